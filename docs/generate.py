@@ -49,7 +49,11 @@ def _unit(field: Field) -> str:
 def _table(name: str, head: str, rows: Iterable[tuple[str, str, str]]) -> str:
     rows = list(rows)
     width = max(len(column) + len(kind) for column, kind, _ in rows) + 2
-    lines = [f"-- {head}", "-- Generated from tracing/conventions.py by docs/generate.py; do not edit.", f"create table {name} ("]
+    lines = [
+        f"-- {head}",
+        "-- Generated from tracing/conventions.py by docs/generate.py; do not edit.",
+        f"create table {name} (",
+    ]
     for index, (column, kind, brief) in enumerate(rows):
         declared = f"{column} {kind}{',' if index < len(rows) - 1 else ''}"
         lines.append(f"  {declared:<{width}} -- {brief}")

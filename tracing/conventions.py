@@ -81,7 +81,9 @@ SPAN_FIELDS: tuple[Field, ...] = (
     _field("gen_ai.request.model", "VARCHAR", "", "the model that was asked for", "model"),
     # the turn's size and outcome
     _field("turnlens.prompt_tokens", "BIGINT", "tokens", "P: the length of the prompt"),
-    _field("gen_ai.usage.input_tokens", "BIGINT", "tokens", "the same as prompt_tokens, under the standard name", "input_tokens"),
+    _field(
+        "gen_ai.usage.input_tokens", "BIGINT", "tokens", "the same as prompt_tokens, under the standard name", "input_tokens"
+    ),
     _field(
         "gen_ai.usage.cache_read.input_tokens",
         "BIGINT",

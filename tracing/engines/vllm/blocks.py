@@ -35,7 +35,7 @@ class BlockTrace:
         self.hash_tokens: int = scheduler.hash_block_size
         managers: Any = scheduler.kv_cache_manager.coordinator.single_type_managers
         self.block_tokens: int = managers[self.group].block_size if managers else scheduler.block_size
-        self.resident: set[bytes] = set()  # published and not evicted; never more than the pool has blocks
+        self.resident: dict[bytes, None] = {}  # published and not evicted, oldest first; never more than the pool has blocks
         self.unpublished: dict[Tracked, None] = {}  # turns with keys that wait for their step
         self._evicted: list[bytes] = []
         self._inserting_for: Tracked | None = None
@@ -67,7 +67,9 @@ class BlockTrace:
 
         def insert_block_hash(*args: Any, **kwargs: Any) -> Any:
             if self._inserting_for is not None:
-                self.inserted(argument(args, kwargs, 0, "block_hash_with_group_id", None), argument(args, kwargs, 2, "num_tokens", None))
+                self.inserted(
+                    argument(args, kwargs, 0, "block_hash_with_group_id", None), argument(args, kwargs, 2, "num_tokens", None)
+                )
             return insert(*args, **kwargs)
 
         def maybe_evict(*args: Any, **kwargs: Any) -> Any:
@@ -117,7 +119,7 @@ class BlockTrace:
         for key, end in ready:
             if key in self.resident:  # another block with the same content is there already
                 continue
-            self.resident.add(key)
+            self.resident[key] = None
             each = end % self.block_tokens or self.block_tokens
             if run and (end != run_end + each or each != run_each):
                 self._send(tracked, run, run_end, run_each)
@@ -155,7 +157,7 @@ class BlockTrace:
             if self._group_of(key) == self.group and self.pool.cached_block_hash_to_block.get_one_block(key) is None:
                 plain = self._hash_of(key)
                 if plain in self.resident:
-                    self.resident.discard(plain)
+                    del self.resident[plain]
                     self._evicted.append(plain)
 
     @guarded

@@ -40,7 +40,7 @@ class Guarded(Protocol):
 
     active: bool
 
-    def fault(self, hook: str) -> None: ...
+    def fault(self, hook: str, *args: Any) -> None: ...
 
 
 G = TypeVar("G", bound=Guarded)
@@ -57,7 +57,7 @@ def guarded(hook: Callable[Concatenate[G, P], None]) -> Callable[Concatenate[G, 
             try:
                 hook(self, *args, **kwargs)
             except Exception:
-                self.fault(name)
+                self.fault(name, *args)
 
     return call
 

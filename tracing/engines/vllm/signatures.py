@@ -60,7 +60,6 @@ PARTS: Mapping[str, str] = {
     "vllm.v1.core.kv_cache_utils.make_block_hash_with_group_id": "block_hash, group_id",
     "vllm.v1.core.kv_cache_utils.get_block_hash": "key",
     "vllm.v1.core.kv_cache_utils.get_group_id": "key",
-    "vllm.v1.request.RequestStatus.is_finished": "status",
 }
 
 # The host tier is watched only where all of these agree; otherwise the rest is traced without it.

@@ -1,5 +1,6 @@
 """What the plugin remembers of a request while vLLM serves it."""
 
+import os
 import re
 from collections import deque
 from dataclasses import dataclass, field
@@ -19,6 +20,8 @@ FLIGHTS_KEPT = 256
 
 def client_id(request_id: str) -> str:
     """The id that the client knows, from the one that the scheduler knows."""
+    if os.environ.get("VLLM_DISABLE_REQUEST_ID_RANDOMIZATION", "0") not in ("", "0"):
+        return request_id
     return _ENGINE_SUFFIX.sub("", request_id)
 
 
@@ -35,7 +38,10 @@ class Tracked:
     restore: str = ""  # "async" or "sync" while one is under way
     valid: int | None = None  # absolute prefix that the engine kept when it found the load bad
     answered: bool = False  # the first token has been seen
-    unpublished: list[tuple[bytes, int]] = field(default_factory=list[tuple[bytes, int]])  # (key, end) in vLLM's cache, not computed
+    ended: bool = False
+    unpublished: list[tuple[bytes, int]] = field(
+        default_factory=list[tuple[bytes, int]]
+    )  # (key, end) in vLLM's cache, not computed
 
     def clip(self, position: int) -> int:
         """Output tokens and speculative drafts are no prompt work."""

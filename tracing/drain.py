@@ -1,0 +1,378 @@
+"""The draining thread's work: records in order, through the ledgers and the ghost index, into spans, gauges and counters.
+
+Everything here runs on one thread. A record that makes no sense never stops it: the turn becomes incomplete with the reason, and
+the misuse is logged once a kind and counted.
+"""
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from opentelemetry.sdk.trace import ReadableSpan
+
+from turnlens.tracing import conventions, handles
+from turnlens.tracing.attribution import Attribution, attribution
+from turnlens.tracing.ghost import Ghost
+from turnlens.tracing.handles import Turn
+from turnlens.tracing.ledger import Ledger
+from turnlens.tracing.metrics import Metrics
+from turnlens.tracing.snapshots import Snapshots
+from turnlens.tracing.spans import SpanFactory, Value, remote_parent
+from turnlens.tracing.turnstate import Begin, Surroundings, TurnState
+
+_log = logging.getLogger("turnlens.tracing")
+
+Record = tuple[int, int, Turn | None, Any]
+# Conversations and sessions whose latest turn is remembered; a restore that outlives its turn is waited for this long.
+_REMEMBERED = 65_536
+_ORPHANS = 1_024
+
+
+class Drain:
+    """Applies records. ``finished`` is called with every turn that ended and its attribution."""
+
+    def __init__(
+        self,
+        factory: SpanFactory,
+        ghost: Ghost,
+        metrics: Metrics,
+        key_text: Callable[[object], str],
+        unit_tokens: int,
+        totals: tuple[int | None, int | None],
+        defaults: dict[str, Value],
+        finished: Callable[[Turn, Attribution], None] | None,
+    ) -> None:
+        self._factory = factory
+        self._metrics = metrics
+        self._unit = unit_tokens
+        self._totals = totals
+        self._defaults = defaults
+        self._finished = finished
+        self._ghost = ghost
+        self._text = key_text
+        self._around = Surroundings()
+        self._open: dict[int, TurnState] = {}
+        self._orphans: OrderedDict[int, TurnState] = OrderedDict()
+        self._conversations: OrderedDict[str, int] = OrderedDict()
+        self._sessions: OrderedDict[str, int] = OrderedDict()
+        self._logged: set[str] = set()
+        self._spans: list[ReadableSpan] = []
+        self._samples: list[tuple[int, dict[str, int]]] = []
+        self._snapshots = Snapshots(factory, ghost, metrics, key_text, self._spans, totals)
+
+    # -- in and out -------------------------------------------------------------------------------------------------------
+
+    def apply(self, records: Iterable[Record]) -> None:
+        """Apply records in order."""
+        for kind, at_ns, turn, payload in records:
+            try:
+                self._apply(kind, at_ns, turn, payload)
+            except Exception as error:  # whatever the engine passed in, it ends here
+                self.misuse(f"bad_{_NAMES[kind]}", error)
+                state = turn._state if turn is not None else None
+                if state is not None:
+                    self._flaw(state, f"bad_{_NAMES[kind]}", at_ns)
+
+    def take(self) -> tuple[list[ReadableSpan], list[tuple[int, dict[str, int]]]]:
+        """The spans and the gauge samples made since the last call."""
+        spans, samples = self._spans[:], self._samples
+        self._spans.clear()
+        self._samples = []
+        return spans, samples
+
+    def dropped(self) -> None:
+        """Records were lost: every turn that is open now cannot be whole, and one whose end was lost is ended here."""
+        for state in list(self._open.values()):
+            state.ledger.flaw("records_dropped")
+            finish = state.turn._finish
+            if finish is not None:
+                self._finish(state, *finish)
+
+    def close(self, at_ns: int) -> None:
+        """Emit the restores that never ended."""
+        for state in self._orphans.values():
+            self._end_orphan(state, at_ns)
+        self._orphans.clear()
+
+    def misuse(self, kind: str, error: object = None) -> None:
+        """Count a call that made no sense; log the first of its kind."""
+        self._metrics.misuse(kind)
+        if kind not in self._logged:
+            self._logged.add(kind)
+            _log.warning("turnlens: %s%s; further ones are only counted", kind, f" ({error})" if error else "")
+
+    @property
+    def open_turns(self) -> int:
+        return len(self._open)
+
+    # -- records ----------------------------------------------------------------------------------------------------------
+
+    def _apply(self, kind: int, at_ns: int, turn: Turn | None, payload: Any) -> None:
+        if kind == handles.STEP:
+            for member, start, end in payload:
+                self._computed(member, start, end, False, at_ns)
+        elif kind == handles.COMPUTED and turn is not None:
+            self._computed(turn, *payload, at_ns)
+        elif kind == handles.PUBLISH:
+            self._snapshots.publish(at_ns, self._owner(payload[4]), *payload)
+        elif kind == handles.PUBLISHED:
+            self._snapshots.published(at_ns, self._owner(payload[3]), *payload)
+        elif kind == handles.EVICTED:
+            self._snapshots.evicted(at_ns, self._owner(payload[4]), self._around, *payload)
+        elif kind == handles.LEASE:
+            self._snapshots.lease(at_ns, *payload)
+        elif kind == handles.SAMPLE:
+            self._sample(at_ns, *payload)
+        elif turn is not None:
+            self._turn(kind, at_ns, turn, payload)
+
+    def _turn(self, kind: int, at_ns: int, turn: Turn, payload: Any) -> None:
+        if kind == handles.BEGIN:
+            self._begin(turn, payload)
+            return
+        state = turn._state
+        if state is None:
+            return  # its beginning was dropped, which was counted
+        if state.ended and kind != handles.RESTORE_FINALIZED:
+            self._flaw(state, "event_after_end", at_ns)
+            self.misuse("event_after_end", _NAMES[kind])
+            return
+        if kind == handles.ADMITTED:
+            self._admitted(state, at_ns, *payload)
+        elif kind == handles.RETRIED:
+            state.retried(str(payload[0]))
+        elif kind == handles.RESTORE_STARTED:
+            tokens, tier, key, ranks = payload
+            if tier not in conventions.TIERS:
+                self.misuse("unknown_tier", tier)
+                state.ledger.flaw("unknown_tier")
+                tier = "unspecified"
+            state.restore_started(at_ns, tier, tokens, "" if key is None else self._text(key), ranks)
+        elif kind == handles.RESTORE_FINALIZED:
+            self._restore_finalized(state, at_ns, *payload)
+        elif kind == handles.INVALIDATED:
+            state.ledger.invalidated(*payload)
+        elif kind == handles.PREEMPTED:
+            state.end_prefill()
+            state.ledger.preempted()
+            state.waiting_since_ns = at_ns
+        elif kind == handles.FIRST_TOKEN:
+            if state.first_token_ns is None:
+                state.first_token_ns = at_ns
+                state.end_prefill()
+        elif kind == handles.FINISHED:
+            self._finish(state, at_ns, *payload)
+
+    def _begin(self, turn: Turn, begin: Begin) -> None:
+        parent = remote_parent(str(begin.facts.pop("traceparent", None) or ""))
+        context, sampled = self._factory.root(conventions.TURN, parent)
+        state = TurnState(turn, begin, context, parent, sampled, Ledger(begin.prompt_tokens), self._factory)
+        state.waiting_since_ns = begin.at_ns
+        turn._state = state
+        self._open[id(state)] = state
+
+    def _admitted(
+        self,
+        state: TurnState,
+        at_ns: int,
+        hit: int,
+        offered: int,
+        lease: int,
+        local: int | None,
+        tier: str | None,
+        missing: Any,
+    ) -> None:
+        first = state.admitted_ns is None
+        if first:
+            conversation = state.begin.conversation_id
+            state.look_up(self._ghost, self._conversations.get(conversation) if conversation is not None else None)
+            state.session_tokens = self._sessions.get(state.begin.session, 0) if state.begin.session else 0
+            state.admitted_ns = at_ns
+        if state.ledger.attempts and not state.ledger.prompt_done:
+            state.end_prefill()
+        retries = state.ledger.retries
+        state.ledger.admitted(hit, offered, lease, session=min(hit, state.session_tokens))
+        device = hit + lease
+        if missing is not None:
+            state.missing[device] = self._text(missing)
+        key = state.missing_key(device)
+        entry = self._ghost.get(key) if key else None
+        explained = [state.factory_context(entry.fate)] if entry and entry.fate and entry.fate.kind != "committed" else []
+        facts: dict[str, Value] = {
+            "turnlens.attempt": state.ledger.attempts,
+            "turnlens.admit.hit_tokens": hit,
+            "turnlens.admit.offered_tokens": offered,
+            "turnlens.admit.lease_tokens": lease,
+            "turnlens.admit.local_tokens": local,
+            "turnlens.admit.missing_key": key or None,
+            "turnlens.tier": tier,
+            "turnlens.retries": retries,
+            "turnlens.retry_reasons": state.retry_reasons or None,
+            **self._around.attributes(*self._totals),
+        }
+        state.retry_reasons = []
+        state.emit(conventions.ADMIT, state.waiting_since_ns, at_ns, facts, links=explained)
+
+    def _computed(self, turn: Turn, start: int, end: int, stale: bool, at_ns: int) -> None:
+        state = turn._state
+        if state is None:
+            return
+        if state.ended:
+            self._flaw(state, "event_after_end", at_ns)
+            self.misuse("event_after_end", "computed")
+            return
+        state.computed(start, end, stale, at_ns)
+        if state.marked * self._unit < state.prompt:
+            state.mark_seen(self._ghost, at_ns)
+
+    def _restore_finalized(
+        self, state: TurnState, at_ns: int, success: bool, valid: int, rank: int | None, reason: str | None
+    ) -> None:
+        outcome = "stale" if state.ended else state.ledger.restore_finalized(bool(success), valid, rank)
+        if outcome == "pending":
+            return
+        if state.ended and not state.restores:
+            self._flaw(state, "event_after_end", at_ns)
+            self.misuse("event_after_end", "restore_finalized")
+            return
+        self._metrics.restore(*state.restore_ended(at_ns, outcome, valid, reason, self._ghost))
+        if state.ended:
+            self._spans.extend(state.spans)
+            state.spans = []
+            if not state.restores:
+                self._orphans.pop(id(state), None)
+
+    def _sample(
+        self, at_ns: int, free_slots: int | None, free_tokens: int | None, running: int | None, waiting: int | None, lost: int
+    ) -> None:
+        around = self._around
+        around.free_slots = around.free_slots if free_slots is None else free_slots
+        around.free_tokens = around.free_tokens if free_tokens is None else free_tokens
+        around.running = around.running if running is None else running
+        around.waiting = around.waiting if waiting is None else waiting
+        self._metrics.free(free_slots, free_tokens)
+        values = {
+            "turnlens.slots.free": free_slots,
+            "turnlens.tokens.free": free_tokens,
+            "turnlens.requests.running": running,
+            "turnlens.requests.waiting": waiting,
+            "turnlens.records.dropped": lost,
+        }
+        self._samples.append((at_ns, {key: int(value) for key, value in values.items() if value is not None}))
+
+    # -- the end of a turn --------------------------------------------------------------------------------------------------
+
+    def _finish(self, state: TurnState, at_ns: int, status: str, output_tokens: int | None) -> None:
+        if status not in conventions.STATUSES:
+            self.misuse("unknown_status", status)
+            state.ledger.flaw("unknown_status")
+        state.mark_seen(self._ghost, at_ns)
+        state.end_prefill()
+        state.ledger.finished(str(status))
+        state.ended = True
+        self._open.pop(id(state), None)
+        accounts = state.ledger.close(state.seen)
+        result = attribution(state.turn.id, accounts, self._unit)
+        total = accounts.prompt_tokens or 0
+        if output_tokens is not None:
+            total += output_tokens
+        for name, memory in ((state.begin.conversation_id, self._conversations), (state.begin.session, self._sessions)):
+            if name is not None:
+                memory[name] = total
+                memory.move_to_end(name)
+                if len(memory) > _REMEMBERED:
+                    memory.popitem(last=False)
+        times = state.times(at_ns)
+        facts: dict[str, Value] = {
+            **self._defaults,
+            **state.begin.facts,
+            **state.ids(),
+            "turnlens.session_id": state.begin.session,
+            "turnlens.cache_disabled": state.begin.cache_disabled,
+            "turnlens.prompt_tokens": accounts.prompt_tokens,
+            "gen_ai.usage.input_tokens": accounts.prompt_tokens,
+            "gen_ai.usage.cache_read.input_tokens": accounts.hit + accounts.restored if accounts.complete else None,
+            "gen_ai.usage.output_tokens": output_tokens,
+            "turnlens.status": str(status),
+            "turnlens.complete": accounts.complete,
+            "turnlens.incomplete_reasons": list(accounts.reasons) or None,
+            "turnlens.verdict": result.verdict,
+            "turnlens.hit_tokens": accounts.hit,
+            "turnlens.restored_tokens": accounts.restored,
+            "turnlens.computed_tokens": accounts.computed,
+            "turnlens.recomputed_tokens": accounts.recomputed,
+            "turnlens.new_tokens": accounts.new,
+            "turnlens.unobserved_tokens": accounts.unobserved,
+            "turnlens.work_hit_tokens": accounts.work_hit,
+            "turnlens.work_restored_tokens": accounts.work_restored,
+            "turnlens.work_computed_tokens": accounts.work_computed,
+            "turnlens.wasted_restored_tokens": accounts.wasted_restored,
+            "turnlens.wasted_computed_tokens": accounts.wasted_computed,
+            "turnlens.self_recovered_tokens": accounts.self_recovered,
+            "turnlens.discarded_tokens": accounts.discarded,
+            "turnlens.seen_tokens": accounts.seen,
+            "turnlens.seen_basis": state.basis,
+            "turnlens.seen_since_ns": state.seen_since_ns or None,
+            "turnlens.attempts": accounts.attempts,
+            "turnlens.retries": accounts.retries,
+            **state.segments(accounts),
+            **state.reference(),
+            **times,
+        }
+        if state.sampled:
+            error = f"turn {status}" if status in ("error", "timeout") else None
+            span = self._factory.span(conventions.TURN, state.context, state.parent, state.start_ns, at_ns, facts, error=error)
+            self._spans.extend(state.spans)
+            self._spans.append(span)
+        state.spans = []
+        ttft = times["turnlens.ttft_ns"]
+        self._metrics.turn(accounts, result.verdict, ttft if isinstance(ttft, int) else None)
+        if state.restores:  # a load is under way for a turn that is gone
+            self._orphans[id(state)] = state
+            if len(self._orphans) > _ORPHANS:
+                self._end_orphan(self._orphans.popitem(last=False)[1], at_ns)
+        state.turn.settle(result)
+        if self._finished is not None:
+            try:
+                self._finished(state.turn, result)
+            except Exception as error:
+                self.misuse("on_finished_raised", error)
+
+    def _end_orphan(self, state: TurnState, at_ns: int) -> None:
+        while state.restores:
+            self._metrics.restore(*state.restore_ended(at_ns, "cancelled", 0, "turn_ended", self._ghost))
+        self._spans.extend(state.spans)
+        state.spans = []
+
+    def _flaw(self, state: TurnState, reason: str, at_ns: int) -> None:
+        """Make a turn incomplete; where its span has been sent already, send the correction."""
+        state.ledger.flaw(reason)
+        if state.ended:
+            facts: dict[str, Value] = {"turnlens.complete": False, "turnlens.incomplete_reasons": [reason]}
+            state.emit(conventions.CORRECTION, at_ns, at_ns, facts)
+            self._spans.extend(state.spans)
+            state.spans = []
+
+    def _owner(self, turn: object) -> TurnState | None:
+        return turn._state if isinstance(turn, Turn) else None
+
+
+_NAMES = {
+    handles.BEGIN: "begin",
+    handles.ADMITTED: "admitted",
+    handles.RETRIED: "retried",
+    handles.RESTORE_STARTED: "restore_started",
+    handles.RESTORE_FINALIZED: "restore_finalized",
+    handles.COMPUTED: "computed",
+    handles.STEP: "step",
+    handles.INVALIDATED: "invalidated",
+    handles.PREEMPTED: "preempted",
+    handles.FIRST_TOKEN: "first_token",
+    handles.FINISHED: "finished",
+    handles.PUBLISH: "publish",
+    handles.PUBLISHED: "published",
+    handles.EVICTED: "evicted",
+    handles.LEASE: "lease",
+    handles.SAMPLE: "sample",
+}

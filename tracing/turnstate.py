@@ -1,0 +1,333 @@
+"""What the draining thread knows of one open turn: its ledger, its reuse points, its times, and the spans that it will become."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.trace import SpanContext
+
+from turnlens.tracing import conventions
+from turnlens.tracing.ghost import Ghost, Provider
+from turnlens.tracing.keys import ReusePoints
+from turnlens.tracing.ledger import Accounts, Ledger
+from turnlens.tracing.spans import SpanFactory, Value
+
+if TYPE_CHECKING:
+    from turnlens.tracing.handles import Turn
+
+# A turn's span lists the keys that had not been seen. Past this many the message would grow beyond what servers take.
+MAX_KEYS = 16_384
+_RETRY_REASONS = 32
+
+
+@dataclass(slots=True)
+class _Prefill:
+    start_ns: int
+    end_ns: int
+    first: int
+    last: int
+    steps: int = 0
+    tokens: int = 0
+
+
+@dataclass(slots=True)
+class _Restore:
+    context: SpanContext
+    start_ns: int
+    tier: str
+    tokens: int
+    key: str
+    ranks: int
+    attempt: int
+
+
+@dataclass(slots=True)
+class Begin:
+    """What the engine said of a turn when it began."""
+
+    at_ns: int
+    prompt_tokens: int | None
+    conversation_id: str | None
+    session: str | None
+    points: ReusePoints | None
+    arrived_ns: int | None
+    cache_disabled: str | None
+    facts: dict[str, Value]  # attributes under their keys on the wire
+
+
+@dataclass(slots=True)
+class Surroundings:
+    """What was free when something happened. None where no sample said."""
+
+    free_slots: int | None = None
+    free_tokens: int | None = None
+    running: int | None = None
+    waiting: int | None = None
+
+    def attributes(self, total_slots: int | None, total_tokens: int | None) -> dict[str, Value]:
+        return {
+            "turnlens.free_slots": self.free_slots,
+            "turnlens.total_slots": total_slots,
+            "turnlens.free_tokens": self.free_tokens,
+            "turnlens.total_tokens": total_tokens,
+            "turnlens.running": self.running,
+            "turnlens.waiting": self.waiting,
+        }
+
+
+@dataclass(slots=True)
+class TurnState:
+    """One open turn. Only the draining thread touches it."""
+
+    turn: "Turn"
+    begin: Begin
+    context: SpanContext
+    parent: SpanContext | None
+    sampled: bool
+    ledger: Ledger
+    factory: SpanFactory
+    ended: bool = False
+    seen: int | None = None
+    basis: str = "none"
+    seen_since_ns: int = 0
+    session_tokens: int = 0
+    providers: list[Provider] = field(default_factory=list[Provider])
+    missing: dict[int, str] = field(default_factory=dict[int, str])  # position -> first missing key, as the engine said
+    waiting_since_ns: int = 0
+    admitted_ns: int | None = None
+    first_token_ns: int | None = None
+    restore_ns: int = 0
+    retry_reasons: list[str] = field(default_factory=list[str])
+    restores: list[_Restore] = field(default_factory=list[_Restore])
+    prefill: _Prefill | None = None
+    marked: int = 0  # reuse points already given to the ghost index
+    spans: list[ReadableSpan] = field(default_factory=list[ReadableSpan])
+
+    @property
+    def start_ns(self) -> int:
+        """The turn's beginning: its arrival at the server, where that is known."""
+        arrived = self.begin.arrived_ns
+        return self.begin.at_ns if arrived is None else min(arrived, self.begin.at_ns)
+
+    @property
+    def prompt(self) -> int:
+        return self.ledger.prompt_tokens or 0
+
+    def ids(self) -> dict[str, Value]:
+        """The attributes by which every span of this turn is found."""
+        return {
+            "turnlens.turn_id": self.turn.id,
+            "turnlens.request_id": self.turn.request_id,
+            "gen_ai.conversation.id": self.begin.conversation_id,
+        }
+
+    def emit(self, name: str, start_ns: int, end_ns: int, attributes: dict[str, Value], **more: object) -> SpanContext:
+        """Add a finished child span of this turn."""
+        context = self.factory.child(self.context)
+        self.emit_as(context, name, start_ns, end_ns, attributes, **more)
+        return context
+
+    def emit_as(
+        self,
+        context: SpanContext,
+        name: str,
+        start_ns: int,
+        end_ns: int,
+        attributes: dict[str, Value],
+        links: Sequence[SpanContext] = (),
+        error: str | None = None,
+    ) -> None:
+        if self.sampled:
+            ids = self.ids()
+            made = self.factory.span(name, context, self.context, start_ns, end_ns, ids | attributes, links, error)
+            self.spans.append(made)
+
+    # -- reuse points -----------------------------------------------------------------------------------------------------
+
+    def look_up(self, ghost: Ghost, fallback: int | None) -> None:
+        """Find S and who provided it, at the turn's first admission. ``fallback`` is the conversation's estimate."""
+        self.seen_since_ns = ghost.since_ns
+        points = self.begin.points
+        if points is None:
+            if self.begin.conversation_id is not None:
+                self.basis = "conversation"
+                self.seen = min(fallback or 0, self.prompt)
+            return
+        self.basis = "keys"
+        self.seen = 0
+        for index in range(points.count(self.prompt)):
+            entry = ghost.get(points.key(index))
+            if entry is None:
+                break
+            self.seen = points.end(index)
+            run = Provider(self.seen, entry.owner, entry.seen_ns, entry.used_ns)
+            if self.providers and self.providers[-1].turn_id == run.turn_id:
+                run = run._replace(used_ns=max(run.used_ns, self.providers[-1].used_ns))
+                self.providers[-1] = run
+            else:
+                self.providers.append(run)
+
+    def mark_seen(self, ghost: Ghost, at_ns: int) -> None:
+        """Give the ghost index what this turn holds by now. Deepest first, so that a prompt is forgotten from its end."""
+        points = self.begin.points
+        if points is None:
+            return
+        upto = points.count(min(self.ledger.frontier, self.prompt))
+        for index in range(upto - 1, self.marked - 1, -1):
+            key = points.key(index)
+            ghost.saw(key, self.turn.id, at_ns, points.end(index))
+            ghost.used(key, at_ns)
+        self.marked = max(self.marked, upto)
+
+    def missing_key(self, position: int) -> str:
+        """The first key past a position: what the engine named, or the prompt's own."""
+        if position in self.missing:
+            return self.missing[position]
+        points = self.begin.points
+        return points.after(position, self.prompt) if points else ""
+
+    # -- prefill ----------------------------------------------------------------------------------------------------------
+
+    def computed(self, start: int, end: int, stale: bool, at_ns: int) -> None:
+        """A step ran."""
+        if self.first_token_ns is not None and self.ledger.prompt_done and start >= self.prompt:
+            return  # decode, the common case
+        added = self.ledger.computed(start, end, stale)
+        if not added:
+            return
+        end = min(end, self.prompt)
+        if self.prefill is None:
+            begun = self.admitted_ns or at_ns
+            self.prefill = _Prefill(start_ns=begun, end_ns=at_ns, first=end - added, last=end)
+        self.prefill.end_ns = at_ns
+        self.prefill.last = end
+        self.prefill.steps += 1
+        self.prefill.tokens += added
+
+    def end_prefill(self) -> None:
+        """Emit the prefill span of the attempt that ends, if it computed anything."""
+        prefill, self.prefill = self.prefill, None
+        if prefill is not None:
+            facts: dict[str, Value] = {
+                "turnlens.attempt": self.ledger.attempts,
+                "turnlens.first_token": prefill.first,
+                "turnlens.last_token": prefill.last,
+                "turnlens.steps": prefill.steps,
+                "turnlens.tokens": prefill.tokens,
+            }
+            self.emit(conventions.PREFILL, prefill.start_ns, prefill.end_ns, facts)
+
+    # -- restores ---------------------------------------------------------------------------------------------------------
+
+    def restore_started(self, at_ns: int, tier: str, tokens: int, key: str, ranks: int) -> None:
+        self.ledger.restore_started(ranks)
+        context = self.factory.child(self.context)
+        self.restores.append(_Restore(context, at_ns, tier, tokens, key, ranks, self.ledger.attempts))
+
+    def restore_ended(self, at_ns: int, outcome: str, valid: int, reason: str | None, ghost: Ghost) -> tuple[str, str]:
+        """Emit the restore's span. Returns its tier and outcome."""
+        restore = self.restores.pop(0) if self.restores else None
+        if restore is None:  # finalized without a start: a synchronous load in one call
+            restore = _Restore(self.factory.child(self.context), at_ns, "unspecified", 0, "", 1, self.ledger.attempts)
+        if outcome == "failed" and reason in ("cancelled", "timed_out", "timeout"):
+            outcome = "cancelled" if reason == "cancelled" else "timed_out"
+        if self.first_token_ns is None and not self.ended:
+            self.restore_ns += at_ns - restore.start_ns
+        entry = ghost.get(restore.key) if restore.key else None
+        links = [self.factory_context(entry.published)] if entry and entry.published else []
+        facts: dict[str, Value] = {
+            "turnlens.attempt": restore.attempt,
+            "turnlens.tier": restore.tier,
+            "turnlens.tokens": restore.tokens or None,
+            "turnlens.key": restore.key or None,
+            "turnlens.ranks": restore.ranks,
+            "turnlens.valid_prefix_tokens": None if outcome in ("stale", "cancelled") and not valid else valid,
+            "turnlens.outcome": outcome,
+            "turnlens.reason": reason,
+        }
+        error = None if outcome == "verified" else f"restore {outcome}"
+        self.emit_as(restore.context, conventions.RESTORE, restore.start_ns, at_ns, facts, links, error)
+        return restore.tier, outcome
+
+    @staticmethod
+    def factory_context(fate: object) -> SpanContext:
+        """The span that a fate points to, as a link's target."""
+        from turnlens.tracing.ghost import Fate
+
+        assert isinstance(fate, Fate)
+        return SpanContext(fate.trace_id, fate.span_id, is_remote=False)
+
+    # -- the end ----------------------------------------------------------------------------------------------------------
+
+    def segments(self, accounts: Accounts) -> dict[str, Value]:
+        """The partition as arrays: the ledger's segments, cut where another turn provided the prefix."""
+        starts: list[int] = []
+        ends: list[int] = []
+        sources: list[str] = []
+        origins: list[str] = []
+        keys: list[str] = []
+        providers: list[str] = []
+        provided: list[int] = []
+        used: list[int] = []
+        for segment in accounts.segments:
+            at = segment.start
+            while at < segment.end:
+                provider = next((item for item in self.providers if item.end > at), None)
+                upto = min(segment.end, provider.end) if provider else segment.end
+                starts.append(at)
+                ends.append(upto)
+                sources.append(segment.label.source)
+                origins.append(segment.label.origin)
+                keys.append(self.missing_key(at))
+                providers.append(provider.turn_id if provider else "")
+                provided.append(provider.seen_ns if provider else 0)
+                used.append(provider.used_ns if provider else 0)
+                at = upto
+        return {
+            "turnlens.segments.start_tokens": starts,
+            "turnlens.segments.end_tokens": ends,
+            "turnlens.segments.source": sources,
+            "turnlens.segments.origin": origins,
+            "turnlens.segments.key": keys,
+            "turnlens.segments.provider": providers,
+            "turnlens.segments.provided_ns": provided,
+            "turnlens.segments.used_ns": used,
+        }
+
+    def reference(self) -> dict[str, Value]:
+        """The reference stream for what-if: the deepest key, and the keys not seen before with the one above them."""
+        points = self.begin.points
+        count = points.count(self.prompt) if points else 0
+        if points is None or count == 0:
+            return {}
+        known = points.count(self.seen or 0)
+        kept = min(count, known + MAX_KEYS)
+        return {
+            "turnlens.key": points.key(count - 1),
+            "turnlens.key_tokens": points.end(count - 1),
+            "turnlens.keys": [points.key(index) for index in range(known, kept)] or None,
+            "turnlens.keys_omitted": count - kept or None,
+            "turnlens.parent_key": points.key(known - 1) if known else None,
+        }
+
+    def times(self, end_ns: int) -> dict[str, Value]:
+        """Durations in nanoseconds. The parts of the time to the first token sum to it; compute is the remainder."""
+        begin = self.begin
+        frontend = None if begin.arrived_ns is None else max(0, begin.at_ns - begin.arrived_ns)
+        queue = None if self.admitted_ns is None else max(0, self.admitted_ns - begin.at_ns)
+        ttft = None if self.first_token_ns is None else max(0, self.first_token_ns - self.start_ns)
+        known = (frontend or 0) + (queue or 0) + self.restore_ns
+        return {
+            "turnlens.frontend_ns": frontend,
+            "turnlens.queue_ns": queue,
+            "turnlens.restore_ns": self.restore_ns if self.admitted_ns is not None else None,
+            "turnlens.compute_ns": None if ttft is None or queue is None else max(0, ttft - known),
+            "turnlens.ttft_ns": ttft,
+            "turnlens.total_ns": max(0, end_ns - self.start_ns),
+        }
+
+    def retried(self, reason: str) -> None:
+        self.ledger.retried()
+        if len(self.retry_reasons) < _RETRY_REASONS:
+            self.retry_reasons.append(reason)
