@@ -72,7 +72,7 @@ def _folder(kind: str) -> Iterator[SqlObject]:
 def parse(kind: str, name: str, sql: str) -> SqlObject:
     """Read an object's description out of its file."""
     lines = sql.splitlines()
-    head = [line for line in lines[: next((i for i, line in enumerate(lines) if not line.startswith("--")), len(lines))]]
+    head = lines[: next((i for i, line in enumerate(lines) if not line.startswith("--")), len(lines))]
     pattern, where = (_TABLE_COLUMN, lines) if kind == "tables" else (_HEAD_COLUMN, head)
     columns = tuple(Column(*found.groups()) for line in where if (found := pattern.match(line)))
     paragraph: list[str] = []

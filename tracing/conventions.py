@@ -44,7 +44,7 @@ SPAN_BRIEFS: dict[str, str] = {
     EVICT: "A point in time at which a snapshot (or a run of blocks of one chain) was removed; in the trace of the turn that "
     "needed the room.",
     LEASE: "A claim that keeps KV on the device: taken to released.",
-    CORRECTION: "A point in time: something was learnt about a turn after its span had been sent; it makes the turn incomplete.",
+    CORRECTION: "A point in time: learnt about a turn after its span had been sent; it makes the turn incomplete.",
 }
 
 
@@ -52,7 +52,7 @@ def _field(key: str, type: Type, unit: str, brief: str, column: str | None = Non
     return Field(key, column or key.removeprefix("turnlens.").replace(".", "_"), type, unit, brief)
 
 
-# -- span attributes --------------------------------------------------------------------------------------------------------
+# -- span attributes ------------------------------------------------------------------------------------------------------
 
 _COUNTS = [
     ("hit_tokens", "coverage: KV was on the device, left by another turn, a lease or the session"),

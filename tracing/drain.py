@@ -1,7 +1,7 @@
 """The draining thread's work: records in order, through the ledgers and the ghost index, into spans, gauges and counters.
 
-Everything here runs on one thread. A record that makes no sense never stops it: the turn becomes incomplete with the reason, and
-the misuse is logged once a kind and counted.
+Everything here runs on one thread. A record that makes no sense never stops it: the turn becomes incomplete with the
+reason, and the misuse is logged once a kind and counted.
 """
 
 import logging
@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from turnlens.tracing import conventions, handles
 from turnlens.tracing.attribution import Attribution, attribution
-from turnlens.tracing.ghost import Ghost
+from turnlens.tracing.ghost import Ghost, span_of
 from turnlens.tracing.handles import Turn
 from turnlens.tracing.ledger import Ledger
 from turnlens.tracing.metrics import Metrics
@@ -70,7 +70,7 @@ class Drain:
                 self._apply(kind, at_ns, turn, payload)
             except Exception as error:  # whatever the engine passed in, it ends here
                 self.misuse(f"bad_{_NAMES[kind]}", error)
-                state = turn._state if turn is not None else None
+                state = turn.state if turn is not None else None
                 if state is not None:
                     self._flaw(state, f"bad_{_NAMES[kind]}", at_ns)
 
@@ -85,7 +85,7 @@ class Drain:
         """Records were lost: every turn that is open now cannot be whole, and one whose end was lost is ended here."""
         for state in list(self._open.values()):
             state.ledger.flaw("records_dropped")
-            finish = state.turn._finish
+            finish = state.turn.finish_record
             if finish is not None:
                 self._finish(state, *finish)
 
@@ -113,7 +113,8 @@ class Drain:
             for member, start, end in payload:
                 self._computed(member, start, end, False, at_ns)
         elif kind == handles.COMPUTED and turn is not None:
-            self._computed(turn, *payload, at_ns)
+            start, end, stale = payload
+            self._computed(turn, start, end, stale, at_ns)
         elif kind == handles.PUBLISH:
             self._snapshots.publish(at_ns, self._owner(payload[4]), *payload)
         elif kind == handles.PUBLISHED:
@@ -131,7 +132,7 @@ class Drain:
         if kind == handles.BEGIN:
             self._begin(turn, payload)
             return
-        state = turn._state
+        state = turn.state
         if state is None:
             return  # its beginning was dropped, which was counted
         if state.ended and kind != handles.RESTORE_FINALIZED:
@@ -169,7 +170,7 @@ class Drain:
         context, sampled = self._factory.root(conventions.TURN, parent)
         state = TurnState(turn, begin, context, parent, sampled, Ledger(begin.prompt_tokens), self._factory)
         state.waiting_since_ns = begin.at_ns
-        turn._state = state
+        turn.state = state
         self._open[id(state)] = state
 
     def _admitted(
@@ -198,7 +199,7 @@ class Drain:
             state.missing[device] = self._text(missing)
         key = state.missing_key(device)
         entry = self._ghost.get(key) if key else None
-        explained = [state.factory_context(entry.fate)] if entry and entry.fate and entry.fate.kind != "committed" else []
+        explained = [span_of(entry.fate)] if entry and entry.fate and entry.fate.kind != "committed" else []
         facts: dict[str, Value] = {
             "turnlens.attempt": state.ledger.attempts,
             "turnlens.admit.hit_tokens": hit,
@@ -215,7 +216,7 @@ class Drain:
         state.emit(conventions.ADMIT, state.waiting_since_ns, at_ns, facts, links=explained)
 
     def _computed(self, turn: Turn, start: int, end: int, stale: bool, at_ns: int) -> None:
-        state = turn._state
+        state = turn.state
         if state is None:
             return
         if state.ended:
@@ -261,7 +262,7 @@ class Drain:
         }
         self._samples.append((at_ns, {key: int(value) for key, value in values.items() if value is not None}))
 
-    # -- the end of a turn --------------------------------------------------------------------------------------------------
+    # -- the end of a turn ------------------------------------------------------------------------------------------------
 
     def _finish(self, state: TurnState, at_ns: int, status: str, output_tokens: int | None) -> None:
         if status not in conventions.STATUSES:
@@ -355,7 +356,7 @@ class Drain:
             state.spans = []
 
     def _owner(self, turn: object) -> TurnState | None:
-        return turn._state if isinstance(turn, Turn) else None
+        return turn.state if isinstance(turn, Turn) else None
 
 
 _NAMES = {

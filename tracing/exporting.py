@@ -11,7 +11,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY, attach, detach, set_value
+from opentelemetry.context import (
+    _SUPPRESS_INSTRUMENTATION_KEY,  # pyright: ignore[reportPrivateUsage] the SDK's own processors have no other way
+    attach,
+    detach,
+    set_value,
+)
 from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult, MetricsData
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SpanExporter, SpanExportResult
@@ -88,7 +93,7 @@ class Exporting:
         self._thread.start()
 
     def put(self, spans: Iterable[ReadableSpan]) -> None:
-        """Queue finished spans. Past the bound the newest are dropped and counted: older ones are nearer to their story's end."""
+        """Queue finished spans. Past the bound the newest are dropped and counted."""
         if self._span_exporter is None:
             return
         lost = 0
@@ -131,7 +136,7 @@ class Exporting:
         if self._span_exporter is not None:
             self._span_exporter.shutdown()
         if self._metric_exporter is not None:
-            self._metric_exporter.shutdown()
+            self._metric_exporter.shutdown()  # pyright: ignore[reportUnknownMemberType]
         self._thread.join(timeout=5.0)
         if self._spans:
             self._dropped("export_closed", len(self._spans))
@@ -173,7 +178,7 @@ class Exporting:
         exporter = self._metric_exporter
         if self._metrics and exporter is not None:
             data = self._metrics.popleft()
-            self._insist("metrics", 1, lambda: exporter.export(data) is MetricExportResult.SUCCESS)
+            self._insist("metrics", 1, lambda: _export(exporter, data))
 
     def _insist(self, stage: str, records: int, send: Callable[[], bool]) -> None:
         """Send until taken. The exporters do not say whether a refusal is final, so a batch is given up only by its age."""
@@ -193,3 +198,7 @@ class Exporting:
             until = time.monotonic() + pause
             while time.monotonic() < until and not self._closing:
                 time.sleep(0.05)
+
+
+def _export(exporter: MetricExporter, data: MetricsData) -> bool:
+    return exporter.export(data) is MetricExportResult.SUCCESS  # pyright: ignore[reportUnknownMemberType]

@@ -1,13 +1,15 @@
 """The ghost index: prefixes that were seen, and what became of them. Keys and fates, no KV.
 
 It answers what a cache of infinite size would have hit, in bounded memory: at most ``limit`` keys, the least recently used
-forgotten first and the deepest of a prompt before its beginning. One key costs about 350 bytes (key text, entry, order), so the
-default of 200,000 keys stays below 75 MB. Whatever was forgotten moves :attr:`since_ns` forward: from then on, "never seen" only
-means "not seen since".
+forgotten first and the deepest of a prompt before its beginning. One key costs about 350 bytes (key text, entry, order), so
+the default of 200,000 keys stays below 75 MB. Whatever was forgotten moves :attr:`since_ns` forward: from then on, "never
+seen" only means "not seen since".
 """
 
 from collections import OrderedDict
 from typing import NamedTuple
+
+from opentelemetry.trace import SpanContext
 
 DEFAULT_KEYS = 200_000
 
@@ -20,6 +22,11 @@ class Fate(NamedTuple):
     at_ns: int
     trace_id: int
     span_id: int
+
+
+def span_of(fate: Fate) -> SpanContext:
+    """The span that says so, as a link's target."""
+    return SpanContext(fate.trace_id, fate.span_id, is_remote=False)
 
 
 class Entry:

@@ -7,13 +7,12 @@ of raising into the engine. Every call takes ``at_ns``, a wall time in nanosecon
 import threading
 from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from turnlens.tracing.attribution import Attribution
 from turnlens.tracing.keys import Key, Keys
 
 if TYPE_CHECKING:
-    from turnlens.tracing.recorder import Recorder
     from turnlens.tracing.turnstate import TurnState
 
 # Kinds of records in the buffer.
@@ -22,20 +21,29 @@ INVALIDATED, PREEMPTED, FIRST_TOKEN, FINISHED = range(7, 11)
 PUBLISH, PUBLISHED, EVICTED, LEASE, SAMPLE = range(11, 16)
 
 
+class Sink(Protocol):
+    """What a handle needs of its recorder."""
+
+    def put(self, kind: int, at_ns: int | None, turn: "Turn | None", payload: object) -> bool: ...
+    def finish(self, turn: "Turn", at_ns: int | None, status: str, output_tokens: int | None) -> None: ...
+    def wake(self) -> None: ...
+    def now_ns(self) -> int: ...
+
+
 class Turn:
     """One request to the engine. Made by :meth:`Recorder.turn`; one thread writes it."""
 
-    __slots__ = ("_event", "_finish", "_lost", "_recorder", "_result", "_state", "id", "request_id")
+    __slots__ = ("_event", "_recorder", "_result", "begin_lost", "finish_record", "id", "request_id", "state")
 
-    def __init__(self, recorder: "Recorder", turn_id: str, request_id: str) -> None:
+    def __init__(self, recorder: Sink, turn_id: str, request_id: str) -> None:
         self.id = turn_id
         self.request_id = request_id
         self._recorder = recorder
-        self._state: TurnState | None = None  # the draining thread's
+        self.state: TurnState | None = None  # the draining thread's
         self._result: Attribution | None = None
         self._event: threading.Event | None = None
-        self._lost = False  # its beginning was dropped: there is nothing to explain
-        self._finish: tuple[int, str, int | None] | None = None
+        self.begin_lost = False  # its beginning was dropped: there is nothing to explain
+        self.finish_record: tuple[int, str, int | None] | None = None
 
     def admitted(
         self,
@@ -96,7 +104,7 @@ class Turn:
 
     def attribution(self, timeout_s: float = 1.0) -> Attribution | None:
         """The finished ledger, or None where it is not there in time. Waits; not for the scheduler's own thread."""
-        if self._result is None and not self._lost:
+        if self._result is None and not self.begin_lost:
             event = self._event = self._event or threading.Event()
             self._recorder.wake()
             if self._result is None:
@@ -115,7 +123,7 @@ class Publish:
 
     __slots__ = ("_facts", "_outcome", "_reason", "_recorder", "_start_ns")
 
-    def __init__(self, recorder: "Recorder", facts: tuple[object, ...], at_ns: int | None) -> None:
+    def __init__(self, recorder: Sink, facts: tuple[object, ...], at_ns: int | None) -> None:
         self._recorder = recorder
         self._facts = facts
         self._start_ns = recorder.now_ns() if at_ns is None else at_ns
@@ -151,7 +159,7 @@ class Lease:
 
     __slots__ = ("_facts", "_recorder", "_released", "_start_ns")
 
-    def __init__(self, recorder: "Recorder", facts: tuple[object, ...], at_ns: int | None) -> None:
+    def __init__(self, recorder: Sink, facts: tuple[object, ...], at_ns: int | None) -> None:
         self._recorder = recorder
         self._facts = facts
         self._start_ns = recorder.now_ns() if at_ns is None else at_ns

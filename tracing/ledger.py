@@ -99,7 +99,7 @@ class Ledger:
         self._own: Intervals[Held] = Intervals()  # what earlier attempts of this turn held
         self._first_token: Intervals[Held] | None = None  # coverage, fixed once an attempt that reached the end is closed
         self._late_restores = 0  # restores still under way when their attempt ended
-        self._work = {HIT: 0, RESTORED: 0, COMPUTED: 0}
+        self._work: dict[str, int] = {HIT: 0, RESTORED: 0, COMPUTED: 0}
         self._discarded = 0
         self._self_recovered = 0
         self._proved_seen = 0  # end of what was consumed from elsewhere: that prefix must have been seen
@@ -107,7 +107,7 @@ class Ledger:
             self._flaw("negative_value")
             self.prompt_tokens = None
 
-    # -- events ---------------------------------------------------------------------------------------------------------
+    # -- events -----------------------------------------------------------------------------------------------------------
 
     def admitted(self, hit: int = 0, offered: int = 0, lease: int = 0, session: int = 0) -> None:
         """An accepted admission. ``hit`` tokens of prefix are on the device, ``lease`` more under a lease, ``offered`` more
@@ -236,7 +236,7 @@ class Ledger:
         """Something outside the ledger makes this turn incomplete (records dropped, misuse)."""
         self._flaw(reason)
 
-    # -- result ---------------------------------------------------------------------------------------------------------
+    # -- result -----------------------------------------------------------------------------------------------------------
 
     @property
     def proved_seen(self) -> int:
@@ -267,7 +267,7 @@ class Ledger:
             seen = seen if prompt is None else min(seen, prompt)
         reach = prompt if prompt is not None else max((item.end for item in held), default=0)
         segments = list(_split(held, reach, seen))
-        sums = dict.fromkeys((HIT, RESTORED, COMPUTED, RECOMPUTED, NEW, UNOBSERVED), 0)
+        sums: dict[str, int] = dict.fromkeys((HIT, RESTORED, COMPUTED, RECOMPUTED, NEW, UNOBSERVED), 0)
         for segment in segments:
             sums[segment.label.source] += segment.end - segment.start
         computed = sums[COMPUTED] + sums[RECOMPUTED] + sums[NEW]
@@ -297,7 +297,7 @@ class Ledger:
             segments=tuple(segments),
         )
 
-    # -- inside ---------------------------------------------------------------------------------------------------------
+    # -- inside -----------------------------------------------------------------------------------------------------------
 
     def _consume(self, attempt: _Attempt, start: int) -> None:
         """Rule 1: the attempt's first accepted step shows what prefix it stood on."""

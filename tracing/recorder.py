@@ -11,6 +11,7 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Sequence
+from enum import Enum
 from importlib.metadata import version as distribution_version
 
 from opentelemetry.sdk.metrics.export import MetricExporter
@@ -41,7 +42,15 @@ _TURN_FACTS = {
     "tenant": "turnlens.tenant",
     "message_count": "turnlens.message_count",
 }
-_FROM_ENVIRONMENT = object()
+
+
+class FromEnvironment(Enum):
+    """The default of an exporter: what the ``OTEL_*`` environment asks for."""
+
+    TOKEN = 0
+
+
+FROM_ENVIRONMENT = FromEnvironment.TOKEN
 
 
 def _limit(name: str, default: int) -> int:
@@ -73,8 +82,8 @@ class Recorder:
         unit_tokens: int = 1,
         on_finished: Callable[[Turn, Attribution], None] | None = None,
         *,
-        exporter: SpanExporter | None | object = _FROM_ENVIRONMENT,
-        gauge_exporter: MetricExporter | None | object = _FROM_ENVIRONMENT,
+        exporter: SpanExporter | FromEnvironment | None = FROM_ENVIRONMENT,
+        gauge_exporter: MetricExporter | FromEnvironment | None = FROM_ENVIRONMENT,
         registry: CollectorRegistry | None = None,
         ids: IdGenerator | None = None,
         started_ns: int | None = None,
@@ -108,11 +117,11 @@ class Recorder:
             {"turnlens.run": run} if run else {},
             on_finished,
         )
-        spans = exporting.span_exporter() if exporter is _FROM_ENVIRONMENT else exporter
-        metrics = exporting.metric_exporter() if gauge_exporter is _FROM_ENVIRONMENT else gauge_exporter
+        spans = exporting.span_exporter() if isinstance(exporter, FromEnvironment) else exporter
+        metrics = exporting.metric_exporter() if isinstance(gauge_exporter, FromEnvironment) else gauge_exporter
         self._exporting = exporting.Exporting(
-            spans if isinstance(spans, SpanExporter) else None,
-            metrics if isinstance(metrics, MetricExporter) else None,
+            spans,
+            metrics,
             self._count_lost,
         )
         self._wake = threading.Event()
@@ -122,7 +131,7 @@ class Recorder:
         self._thread.start()
         atexit.register(self.close)
 
-    # -- the engine's calls -------------------------------------------------------------------------------------------------
+    # -- the engine's calls -----------------------------------------------------------------------------------------------
 
     def turn(
         self,
@@ -140,8 +149,8 @@ class Recorder:
         """A request reached the scheduler. ``prefix`` are the keys at the engine's reuse points, taken by reference;
         ``prefix_at`` their spacing in tokens, or their positions. ``session`` names an engine session that this turn resumes.
 
-        Known attributes: ``model``, ``run``, ``tenant``, ``message_count``, ``arrived_ns`` (when the server got the request, wall
-        ns) and ``cache_disabled`` (``by_request`` or ``by_configuration``). Others are kept under ``turnlens.``."""
+        Known attributes: ``model``, ``run``, ``tenant``, ``message_count``, ``arrived_ns`` (when the server got the request,
+        wall ns) and ``cache_disabled`` (``by_request`` or ``by_configuration``). Others are kept under ``turnlens.``."""
         request_id = str(request_id)
         again = self._request_ids.get(request_id, 0) + 1
         self._request_ids[request_id] = again
@@ -158,12 +167,12 @@ class Recorder:
             prompt_tokens,
             None if conversation_id is None else str(conversation_id),
             None if session is None else str(session),
-            ReusePoints(prefix, prefix_at, self._text) if prefix is not None and len(prefix) else None,
+            ReusePoints(prefix, prefix_at, self._text) if len(prefix) else None,
             int(arrived) if isinstance(arrived, int | float) else None,
             None if disabled is None else str(disabled),
             facts,
         )
-        turn._lost = not self.put(handles.BEGIN, when, turn, begin, _HEADROOM)
+        turn.begin_lost = not self.put(handles.BEGIN, when, turn, begin, _HEADROOM)
         return turn
 
     def step(self, batch: Sequence[tuple[Turn, int, int]], at_ns: int | None = None) -> None:
@@ -247,7 +256,7 @@ class Recorder:
         self._thread.join(timeout_s)
         return self._exporting.close(max(0.1, deadline - time.monotonic()))
 
-    # -- used by the handles --------------------------------------------------------------------------------------------------
+    # -- used by the handles ----------------------------------------------------------------------------------------------
 
     def now_ns(self) -> int:
         """The recorder's clock: wall nanoseconds, never running backwards."""
@@ -270,15 +279,15 @@ class Recorder:
     def finish(self, turn: Turn, at_ns: int | None, status: str, output_tokens: int | None) -> None:
         """A turn's end. Kept on the turn too, so that a full buffer delays it instead of leaving the turn open for ever."""
         when = self.now_ns() if at_ns is None else at_ns
-        if turn._finish is None:
-            turn._finish = (when, status, output_tokens)
+        if turn.finish_record is None:
+            turn.finish_record = (when, status, output_tokens)
         self.put(handles.FINISHED, when, turn, (status, output_tokens), _HEADROOM)
 
     def wake(self) -> None:
         """Drain now instead of at the next poll."""
         self._wake.set()
 
-    # -- the draining thread ----------------------------------------------------------------------------------------------------
+    # -- the draining thread ----------------------------------------------------------------------------------------------
 
     _working = False
 

@@ -7,7 +7,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanContext
 
 from turnlens.tracing import conventions
-from turnlens.tracing.ghost import Entry, Fate, Ghost
+from turnlens.tracing.ghost import Entry, Fate, Ghost, span_of
 from turnlens.tracing.handles import Turn
 from turnlens.tracing.metrics import Metrics
 from turnlens.tracing.spans import SpanFactory, Value
@@ -152,7 +152,7 @@ class Snapshots:
             "turnlens.idle_ns": max(0, at_ns - max(entry.used_ns for entry in known)) if known else None,
             **around.attributes(*self._totals),
         }
-        links = [SpanContext(published[0].trace_id, published[0].span_id, is_remote=False)] if published else []
+        links = [span_of(published[0])] if published else []
         context = self._emit(conventions.EVICT, needed_by, for_turn, at_ns, at_ns, facts, links)
         fate = Fate("evicted", tier, at_ns, context.trace_id, context.span_id)
         for key in keys:
@@ -170,7 +170,7 @@ class Snapshots:
             "turnlens.reason": reason,
             "turnlens.lease_until_ns": until_ns,
         }
-        self._emit(conventions.LEASE, turn._state if turn else None, turn, start_ns, at_ns, facts)
+        self._emit(conventions.LEASE, turn.state if turn else None, turn, start_ns, at_ns, facts)
 
     def _emit(
         self,
@@ -184,12 +184,15 @@ class Snapshots:
         error: str | None = None,
     ) -> SpanContext:
         """In the turn's trace where there is one, else a trace of its own."""
+        ids: dict[str, Value]
         if state is None:
             context, sampled = self._factory.root(name)
-            parent, ids = None, {"turnlens.turn_id": turn.id if turn else None}
+            parent = None
+            ids = {"turnlens.turn_id": turn.id if turn else None}
         else:
             context, sampled = self._factory.child(state.context), state.sampled
-            parent, ids = state.context, state.ids()
+            parent = state.context
+            ids = state.ids()
         if sampled:
             self._spans.append(self._factory.span(name, context, parent, start_ns, end_ns, ids | facts, links or (), error))
         return context

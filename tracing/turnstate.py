@@ -1,4 +1,4 @@
-"""What the draining thread knows of one open turn: its ledger, its reuse points, its times, and the spans that it will become."""
+"""What the draining thread knows of one open turn: its ledger, its reuse points, its times, and the spans to come."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanContext
 
 from turnlens.tracing import conventions
-from turnlens.tracing.ghost import Ghost, Provider
+from turnlens.tracing.ghost import Ghost, Provider, span_of
 from turnlens.tracing.keys import ReusePoints
 from turnlens.tracing.ledger import Accounts, Ledger
 from turnlens.tracing.spans import SpanFactory, Value
@@ -122,10 +122,17 @@ class TurnState:
             "gen_ai.conversation.id": self.begin.conversation_id,
         }
 
-    def emit(self, name: str, start_ns: int, end_ns: int, attributes: dict[str, Value], **more: object) -> SpanContext:
+    def emit(
+        self,
+        name: str,
+        start_ns: int,
+        end_ns: int,
+        attributes: dict[str, Value],
+        links: Sequence[SpanContext] = (),
+    ) -> SpanContext:
         """Add a finished child span of this turn."""
         context = self.factory.child(self.context)
-        self.emit_as(context, name, start_ns, end_ns, attributes, **more)
+        self.emit_as(context, name, start_ns, end_ns, attributes, links)
         return context
 
     def emit_as(
@@ -235,7 +242,7 @@ class TurnState:
         if self.first_token_ns is None and not self.ended:
             self.restore_ns += at_ns - restore.start_ns
         entry = ghost.get(restore.key) if restore.key else None
-        links = [self.factory_context(entry.published)] if entry and entry.published else []
+        links = [span_of(entry.published)] if entry and entry.published else []
         facts: dict[str, Value] = {
             "turnlens.attempt": restore.attempt,
             "turnlens.tier": restore.tier,
@@ -249,14 +256,6 @@ class TurnState:
         error = None if outcome == "verified" else f"restore {outcome}"
         self.emit_as(restore.context, conventions.RESTORE, restore.start_ns, at_ns, facts, links, error)
         return restore.tier, outcome
-
-    @staticmethod
-    def factory_context(fate: object) -> SpanContext:
-        """The span that a fate points to, as a link's target."""
-        from turnlens.tracing.ghost import Fate
-
-        assert isinstance(fate, Fate)
-        return SpanContext(fate.trace_id, fate.span_id, is_remote=False)
 
     # -- the end ----------------------------------------------------------------------------------------------------------
 
