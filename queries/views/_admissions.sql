@@ -1,0 +1,30 @@
+-- One row a turn: the admission that its coverage stands on (the last one before the first token).
+--
+-- columns
+--   trace_id VARCHAR -- trace of the turn
+--   turn_span_id VARCHAR -- span of the turn
+--   span_id VARCHAR -- span of the admission
+--   at_ns BIGINT -- when it was accepted [ns]
+--   attempt BIGINT -- which attempt of the turn
+--   hit_tokens BIGINT -- found on the device [tokens]
+--   offered_tokens BIGINT -- offered by another tier beyond the hit [tokens]
+--   lease_tokens BIGINT -- held by a lease beyond the hit [tokens]
+--   local_tokens BIGINT -- usable on the device whether used or not [tokens]
+--   tier VARCHAR -- tier of the offer
+create or replace view _admissions as
+select
+  admit.trace_id,
+  admit.parent_span_id as turn_span_id,
+  admit.span_id,
+  admit.end_ns as at_ns,
+  admit.attempt,
+  admit.admit_hit_tokens as hit_tokens,
+  admit.admit_offered_tokens as offered_tokens,
+  admit.admit_lease_tokens as lease_tokens,
+  admit.admit_local_tokens as local_tokens,
+  admit.tier
+from spans as admit
+left join spans as turn on turn.name = 'turn' and turn.trace_id = admit.trace_id and turn.span_id = admit.parent_span_id
+where admit.name = 'scheduler.admit'
+  and (turn.ttft_ns is null or admit.end_ns <= turn.start_ns + turn.ttft_ns)
+qualify row_number() over (partition by admit.trace_id, admit.parent_span_id order by admit.end_ns desc, admit.attempt desc) = 1;

@@ -1,0 +1,28 @@
+-- One row a key and an event of its life: a publish that ended (committed, skipped, failed, cancelled) or an eviction.
+-- Residency is known per engine start, tier and key.
+--
+-- columns
+--   resource_id VARCHAR -- the engine start
+--   tier VARCHAR -- device, host, disk, remote, peer or unspecified
+--   key VARCHAR -- the prefix key
+--   event VARCHAR -- committed, skipped, failed, cancelled or evicted
+--   reason VARCHAR -- why, as the engine said
+--   begun_ns BIGINT -- when the publish began; of an eviction its time [ns]
+--   at_ns BIGINT -- when it took effect [ns]
+--   turn_id VARCHAR -- the turn that published, or that needed the room
+--   trace_id VARCHAR -- the span that says so
+--   span_id VARCHAR -- the span that says so
+create or replace view _key_events as
+select
+  resource_id,
+  coalesce(tier, 'unspecified') as tier,
+  unnest(keys) as key,
+  case name when 'snapshot.evict' then 'evicted' else coalesce(outcome, 'committed') end as event,
+  reason,
+  start_ns as begun_ns,
+  end_ns as at_ns,
+  turn_id,
+  trace_id,
+  span_id
+from spans
+where name in ('snapshot.publish', 'snapshot.evict') and end_ns is not null;

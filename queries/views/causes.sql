@@ -1,0 +1,180 @@
+-- One row a span of a prompt's tokens: where its KV came from, and why it was not better. The rows of a turn cover its prompt.
+-- The primary cause is the first that applies, in the order of the model; others that hold too are in the evidence.
+--
+-- Example: 9,000 tokens were evicted from slot to slot-hungry neighbours, 400 are this turn's own text:
+--
+--   start_token  end_token  source      cause                  confidence  evicted_by_turn
+--   0            9000       recomputed  evicted.slots          observed    agent-1-t11
+--   9000         9400       new         first_seen.new_tokens  derived
+--
+-- columns
+--   turn_id VARCHAR -- the turn
+--   start_token BIGINT -- first position [tokens]
+--   end_token BIGINT -- position past the last [tokens]
+--   source VARCHAR -- hit, restored, recomputed, new, computed (S unknown) or unobserved
+--   cause VARCHAR -- class.detail
+--   confidence VARCHAR -- observed (an event says it), derived (it follows) or assumed (the most likely of what remains)
+--   evidence VARCHAR[] -- spans that show it (name, id) and other causes that hold as well
+--   missing_evidence VARCHAR -- what would have to be known to be sure; null where nothing
+--   provided_by_turn VARCHAR -- the turn that had published or computed this prefix
+--   evicted_by_turn VARCHAR -- the turn that needed the room
+--   provided_ns BIGINT -- when the provider had it [ns]
+--   used_ns BIGINT -- when the prefix was last used before this turn [ns]
+--   key VARCHAR -- the first missing key; of a hit the first key of the span
+--   evicted_ns BIGINT -- when the eviction took place [ns]
+--   evict_span_id VARCHAR -- its span
+--   restore_span_id VARCHAR -- the restore that failed
+--   admitted_ns BIGINT -- the admission that decided [ns]
+--   trace_id VARCHAR -- trace of the turn
+--   turn_span_id VARCHAR -- span of the turn
+--   resource_id VARCHAR -- the engine start
+create or replace view causes as
+with parts as (
+  select
+    p.*,
+    t.cache_disabled,
+    t.prompt_tokens,
+    t.seen_tokens,
+    t.seen_basis,
+    t.seen_since_ns,
+    t.incomplete_reasons,
+    a.span_id as admit_span_id,
+    a.at_ns as admitted_ns,
+    a.hit_tokens as admit_hit_tokens,
+    greatest(coalesce(r.unit_tokens, 1), 1) as unit_tokens
+  from _spans_of_prompt as p
+  join _turn_spans as t on t.trace_id = p.trace_id and t.span_id = p.turn_span_id
+  left join _admissions as a on a.trace_id = p.trace_id and a.turn_span_id = p.turn_span_id
+  left join resources as r on r.resource_id = p.resource_id
+),
+on_device as (
+  select * from _key_events where tier = 'device'
+),
+-- The latest event of the first missing key before the admission, and the next one after it.
+with_events as (
+  select
+    parts.*,
+    before.event as event,
+    before.reason as event_reason,
+    before.turn_id as event_turn_id,
+    before.at_ns as event_ns,
+    before.span_id as event_span_id,
+    later.event as next_event,
+    later.begun_ns as next_begun_ns,
+    later.span_id as next_span_id
+  from parts
+  asof left join on_device as before
+    on parts.resource_id = before.resource_id and parts.key = before.key and parts.admitted_ns >= before.at_ns
+  asof left join on_device as later
+    on parts.resource_id = later.resource_id and parts.key = later.key and parts.admitted_ns < later.at_ns
+),
+-- Everything that holds, each null where it does not.
+judged as (
+  select
+    e.*,
+    f.span_id as failed_restore_span_id,
+    e.source in ('recomputed', 'new', 'computed') as was_computed,
+    case when origin = 'lost' then 'preempted.self_recompute' end as is_preempted,
+    case when cache_disabled is not null then 'disabled.' || cache_disabled end as is_disabled,
+    case
+      when in_unit then null
+      when seen_tokens < unit_tokens then 'granularity.below_unit'
+      when seen_tokens >= prompt_tokens then 'granularity.last_token'
+      else 'granularity.partial_unit'
+    end as is_granularity,
+    case
+      when f.span_id is null or not in_offer then null
+      when f.outcome = 'timed_out' then 'restore_failed.timeout'
+      when f.outcome in ('cancelled', 'stale') then 'restore_failed.' || f.outcome
+      when f.reason in ('absent', 'corrupt', 'timeout', 'partial', 'cancelled', 'stale') then 'restore_failed.' || f.reason
+      when f.valid_prefix_tokens > coalesce(admit_hit_tokens, 0) then 'restore_failed.partial'
+      else 'restore_failed.unspecified'
+    end as is_restore_failed,
+    case
+      when event = 'skipped' then 'not_published.skipped_' || coalesce(event_reason, 'unspecified')
+      when event in ('failed', 'cancelled') then 'not_published.' || event
+      when event is null and next_event = 'committed' then 'not_published.pending'
+    end as is_not_published,
+    case when event = 'evicted' then 'evicted.' || coalesce(event_reason, 'unspecified') end as is_evicted
+  from with_events as e
+  left join _failed_restores as f using (trace_id, turn_span_id)
+),
+decided as (
+  select
+    *,
+    case
+      when source = 'hit' then 'provided.' || coalesce(nullif(origin, ''), 'turn')
+      when source = 'unobserved' then 'unobserved.events_missing'
+      when source = 'restored' then
+        case
+          when in_local then 'restore_preferred.longer_span'
+          else coalesce(is_not_published, is_evicted, 'unobserved.events_missing')
+        end
+      when is_preempted is not null then is_preempted
+      when source = 'new' and seen_tokens = 0 then 'first_seen.new_conversation'
+      when source = 'new' then 'first_seen.new_tokens'
+      else
+        coalesce(
+          is_disabled, is_granularity, is_restore_failed, is_not_published, is_evicted, 'unobserved.events_missing'
+        )
+    end as cause
+  from judged
+)
+select
+  turn_id,
+  start_token,
+  end_token,
+  source,
+  cause,
+  case
+    when cause like 'unobserved.%' and source <> 'unobserved' then 'assumed'
+    when cause = 'first_seen.new_tokens' and seen_basis = 'keys' then 'derived'
+    when cause like 'first_seen.%' then 'assumed'
+    when seen_basis = 'conversation' and source = 'recomputed' then 'assumed'
+    when cause like 'granularity.%' or cause = 'not_published.pending' then 'derived'
+    when cause like 'provided.%' and provider is null then 'assumed'
+    else 'observed'
+  end as confidence,
+  list_filter(
+    [
+      'scheduler.admit ' || admit_span_id,
+      case when cause like 'restore_failed.%' then 'snapshot.restore ' || failed_restore_span_id end,
+      case when cause like 'evicted.%' then 'snapshot.evict ' || event_span_id end,
+      case when cause like 'not_published.%' then 'snapshot.publish ' || coalesce(event_span_id, next_span_id) end,
+      case when source in ('recomputed', 'computed') and is_disabled is not null and is_disabled <> cause then 'also ' || is_disabled end,
+      case
+        when source = 'recomputed' and is_restore_failed is not null and is_restore_failed <> cause then 'also ' || is_restore_failed
+      end,
+      case
+        when source in ('recomputed', 'restored') and is_not_published is not null and is_not_published <> cause
+          then 'also ' || is_not_published
+      end,
+      case when source in ('recomputed', 'restored') and is_evicted is not null and is_evicted <> cause then 'also ' || is_evicted end
+    ],
+    lambda item: item is not null
+  ) as evidence,
+  case
+    when source = 'unobserved' then 'events of these positions (' || list_aggregate(incomplete_reasons, 'string_agg', ', ') || ')'
+    when cause like 'unobserved.%' and key is null then 'prefix keys of this prompt: without them no eviction or publish can be found'
+    when cause like 'unobserved.%' and event = 'committed' then 'why key ' || key || ' was not used: as far as the events say it was on the device'
+    when cause like 'unobserved.%' then 'a publish or an eviction of key ' || key || ' on the device'
+    when cause = 'first_seen.new_conversation'
+      then 'what was held before ' || strftime(make_timestamp(coalesce(seen_since_ns, 0) // 1000), '%Y-%m-%d %H:%M:%S')
+    when cause like 'first_seen.%' and seen_basis <> 'keys' then 'prefix keys of this prompt'
+    when seen_basis = 'conversation' and source = 'recomputed' then 'prefix keys: what had been seen is estimated from the previous turn'
+    when cause = 'restore_failed.unspecified' then 'the reason that the engine had'
+    when cause like 'provided.%' and provider is null then 'the publish that provided it'
+  end as missing_evidence,
+  provider as provided_by_turn,
+  case when is_evicted is not null and source in ('recomputed', 'restored') then event_turn_id end as evicted_by_turn,
+  provided_ns,
+  used_ns,
+  key,
+  case when is_evicted is not null and source in ('recomputed', 'restored') then event_ns end as evicted_ns,
+  case when is_evicted is not null and source in ('recomputed', 'restored') then event_span_id end as evict_span_id,
+  case when cause like 'restore_failed.%' then failed_restore_span_id end as restore_span_id,
+  admitted_ns,
+  trace_id,
+  turn_span_id,
+  resource_id
+from decided;

@@ -1,0 +1,44 @@
+-- One row a conversation: how long it grew, where its prompt tokens came from, and how slow it got.
+-- Incomplete turns are counted, and left out of every sum.
+--
+-- columns
+--   conversation_id VARCHAR -- the conversation
+--   engine VARCHAR -- which server
+--   replica VARCHAR -- which copy of it
+--   turns BIGINT -- turns, incomplete ones included
+--   incomplete_turns BIGINT -- turns left out of the sums
+--   first_at TIMESTAMP_NS -- arrival of the first turn, UTC
+--   last_at TIMESTAMP_NS -- arrival of the last turn, UTC
+--   longest_prompt_tokens BIGINT -- longest prompt [tokens]
+--   prompt_tokens HUGEINT -- sum over complete turns [tokens]
+--   hit_tokens HUGEINT -- sum over complete turns [tokens]
+--   restored_tokens HUGEINT -- sum over complete turns [tokens]
+--   recomputed_tokens HUGEINT -- sum over complete turns [tokens]
+--   new_tokens HUGEINT -- sum over complete turns [tokens]
+--   reuse_ratio DOUBLE -- (hit + restored) / seen tokens, complete turns; null where nothing had been seen
+--   median_ttft_seconds DOUBLE -- median time to first token [s]
+--   worst_ttft_seconds DOUBLE -- longest time to first token [s]
+--   resource_id VARCHAR -- the engine start
+create or replace view conversations as
+select
+  conversation_id,
+  engine,
+  replica,
+  count(*) as turns,
+  count(*) filter (not complete) as incomplete_turns,
+  min(started_at) as first_at,
+  max(started_at) as last_at,
+  max(prompt_tokens) as longest_prompt_tokens,
+  sum(prompt_tokens) filter (complete) as prompt_tokens,
+  sum(hit_tokens) filter (complete) as hit_tokens,
+  sum(restored_tokens) filter (complete) as restored_tokens,
+  sum(recomputed_tokens) filter (complete) as recomputed_tokens,
+  sum(new_tokens) filter (complete) as new_tokens,
+  sum(hit_tokens + restored_tokens) filter (complete)
+    / nullif(sum(seen_tokens) filter (complete), 0)::double as reuse_ratio,
+  median(ttft_seconds) as median_ttft_seconds,
+  max(ttft_seconds) as worst_ttft_seconds,
+  resource_id
+from turns
+where conversation_id is not null
+group by conversation_id, engine, replica, resource_id;

@@ -1,0 +1,33 @@
+-- One row a restore: a snapshot's KV brought back from another tier.
+--
+-- columns
+--   turn_id VARCHAR -- the turn that it was for
+--   started_at TIMESTAMP_NS -- when it began, UTC
+--   seconds DOUBLE -- how long it took [s]
+--   tier VARCHAR -- from which tier
+--   tokens BIGINT -- requested [tokens]
+--   valid_prefix_tokens BIGINT -- absolute prefix that was usable at the end [tokens]
+--   ranks BIGINT -- workers that had to hold it
+--   outcome VARCHAR -- verified, failed, cancelled, timed_out or stale
+--   reason VARCHAR -- why it did not succeed
+--   attempt BIGINT -- attempt of the turn
+--   trace_id VARCHAR -- trace of the turn
+--   turn_span_id VARCHAR -- span of the turn
+--   span_id VARCHAR -- span of the restore
+create or replace view restores as
+select
+  turn_id,
+  make_timestamp_ns(start_ns) as started_at,
+  (end_ns - start_ns) / 1e9 as seconds,
+  tier,
+  tokens,
+  valid_prefix_tokens,
+  ranks,
+  outcome,
+  reason,
+  attempt,
+  trace_id,
+  parent_span_id as turn_span_id,
+  span_id
+from spans
+where name = 'snapshot.restore';

@@ -1,0 +1,30 @@
+-- One row a turn that was not a hit: seconds to the first token that it lost against the hit turns of its own conversation.
+--
+-- Example: a turn took 9.8 s, the 14 hit turns of its conversation take 0.9 s (median): 8.9 s lost.
+--
+-- columns
+--   turn_id VARCHAR -- the turn
+--   ttft_seconds DOUBLE -- its time to first token [s]
+--   hit_turns BIGINT -- hit turns of the conversation that it is compared with
+--   hit_median_seconds DOUBLE -- their median time to first token [s]
+--   lost_seconds DOUBLE -- the difference, at least 0; null where there is nothing to compare with [s]
+--   trace_id VARCHAR -- trace of the turn
+--   span_id VARCHAR -- span of the turn
+create or replace view turn_costs as
+with hits as (
+  select resource_id, conversation_id, count(*) as hit_turns, median(ttft_seconds) as hit_median_seconds
+  from turns
+  where verdict = 'hit' and ttft_seconds is not null and conversation_id is not null
+  group by all
+)
+select
+  t.turn_id,
+  t.ttft_seconds,
+  coalesce(h.hit_turns, 0) as hit_turns,
+  h.hit_median_seconds,
+  greatest(t.ttft_seconds - h.hit_median_seconds, 0) as lost_seconds,
+  t.trace_id,
+  t.span_id
+from turns as t
+left join hits as h using (resource_id, conversation_id)
+where t.verdict <> 'hit';

@@ -1,0 +1,141 @@
+-- One row a turn: what came from where, how it went, and the main cause.
+--
+-- Example: select turn_id, hit_tokens, restored_tokens, recomputed_tokens, new_tokens, verdict, main_cause from turns
+--
+-- columns
+--   turn_id VARCHAR -- readable id, unique within one engine start
+--   request_id VARCHAR -- id of the request
+--   conversation_id VARCHAR -- conversation that the turn grows
+--   engine VARCHAR -- which server
+--   replica VARCHAR -- which copy of it
+--   run VARCHAR -- label of the experiment
+--   tenant VARCHAR -- on whose behalf
+--   model VARCHAR -- model that was asked for
+--   session_id VARCHAR -- engine session that the turn resumes
+--   started_at TIMESTAMP_NS -- arrival, UTC
+--   prompt_tokens BIGINT -- P [tokens]
+--   seen_tokens BIGINT -- S: longest prefix seen before in any turn [tokens]
+--   seen_basis VARCHAR -- how S was found: keys, conversation (an estimate) or none
+--   hit_tokens BIGINT -- KV was on the device [tokens]
+--   restored_tokens BIGINT -- KV came from another tier [tokens]
+--   computed_tokens BIGINT -- went through the model: recomputed + new [tokens]
+--   recomputed_tokens BIGINT -- went through the model although seen; null where S is unknown [tokens]
+--   new_tokens BIGINT -- went through the model, not seen before; null where S is unknown [tokens]
+--   unobserved_tokens BIGINT -- the events do not say [tokens]
+--   work_hit_tokens BIGINT -- over all attempts: local tokens consumed [tokens]
+--   work_restored_tokens BIGINT -- over all attempts: restored tokens consumed [tokens]
+--   work_computed_tokens BIGINT -- over all attempts: prompt tokens computed [tokens]
+--   wasted_restored_tokens BIGINT -- restored work that is not in coverage [tokens]
+--   wasted_computed_tokens BIGINT -- computed work that is not in coverage [tokens]
+--   self_recovered_tokens BIGINT -- found still on the device by a later attempt [tokens]
+--   discarded_tokens BIGINT -- offered, loaded or computed for nothing [tokens]
+--   output_tokens BIGINT -- generated [tokens]
+--   attempts BIGINT -- accepted admissions
+--   retries BIGINT -- failed admissions
+--   frontend_seconds DOUBLE -- arrival at the server to the scheduler [s]
+--   queue_seconds DOUBLE -- scheduler to first admission [s]
+--   restore_seconds DOUBLE -- restores under way before the first token [s]
+--   compute_seconds DOUBLE -- the rest of the time to the first token [s]
+--   ttft_seconds DOUBLE -- arrival to first token [s]
+--   total_seconds DOUBLE -- arrival to finish [s]
+--   verdict VARCHAR -- hit, restored, recomputed, cold or incomplete: the largest within S, ties to the worse
+--   main_cause VARCHAR -- the cause of most tokens of the verdict's source; not_cache.* where a hit was slow for another reason
+--   status VARCHAR -- how the turn ended; null while its span has not arrived
+--   complete BOOLEAN -- every prompt position was observed without contradiction
+--   incomplete_reasons VARCHAR[] -- why not complete; empty for a complete turn
+--   trace_id VARCHAR -- trace of the turn
+--   span_id VARCHAR -- span of the turn
+--   resource_id VARCHAR -- the engine start
+--   start_ns BIGINT -- arrival [ns]
+--   end_ns BIGINT -- finish [ns]
+create or replace view turns as
+with judged as (
+  select
+    t.*,
+    r.engine,
+    r.replica,
+    case
+      when not t.complete then 'incomplete'
+      when t.seen_tokens is null and t.hit_tokens = 0 and t.restored_tokens = 0 then 'cold'
+      when t.seen_tokens = 0 or t.seen_tokens < coalesce(r.unit_tokens, 1) then 'cold'
+      when coalesce(t.recomputed_tokens, 0) >= greatest(t.restored_tokens, t.hit_tokens) then 'recomputed'
+      when t.restored_tokens >= t.hit_tokens then 'restored'
+      else 'hit'
+    end as verdict
+  from _turn_spans as t
+  left join resources as r using (resource_id)
+),
+weights as (
+  select c.trace_id, c.turn_span_id as span_id, c.source, c.cause, sum(c.end_token - c.start_token) as tokens
+  from causes as c
+  group by all
+),
+main as (
+  select
+    w.trace_id,
+    w.span_id,
+    w.cause
+  from weights as w
+  join judged as j using (trace_id, span_id)
+  where case j.verdict
+    when 'hit' then w.source = 'hit'
+    when 'restored' then w.source = 'restored'
+    when 'recomputed' then w.source = 'recomputed'
+    when 'cold' then w.source in ('new', 'computed', 'recomputed')
+    else w.source = 'unobserved'
+  end
+  qualify row_number() over (partition by w.trace_id, w.span_id order by w.tokens desc, w.cause) = 1
+)
+select
+  j.turn_id,
+  j.request_id,
+  j.conversation_id,
+  j.engine,
+  j.replica,
+  j.run,
+  j.tenant,
+  j.model,
+  j.session_id,
+  make_timestamp_ns(j.start_ns) as started_at,
+  j.prompt_tokens,
+  j.seen_tokens,
+  j.seen_basis,
+  j.hit_tokens,
+  j.restored_tokens,
+  j.computed_tokens,
+  j.recomputed_tokens,
+  j.new_tokens,
+  j.unobserved_tokens,
+  j.work_hit_tokens,
+  j.work_restored_tokens,
+  j.work_computed_tokens,
+  j.wasted_restored_tokens,
+  j.wasted_computed_tokens,
+  j.self_recovered_tokens,
+  j.discarded_tokens,
+  j.output_tokens,
+  j.attempts,
+  j.retries,
+  j.frontend_ns / 1e9 as frontend_seconds,
+  j.queue_ns / 1e9 as queue_seconds,
+  j.restore_ns / 1e9 as restore_seconds,
+  j.compute_ns / 1e9 as compute_seconds,
+  j.ttft_ns / 1e9 as ttft_seconds,
+  j.total_ns / 1e9 as total_seconds,
+  j.verdict,
+  case
+    -- The cache did its work and the turn still waited: more than half of the time to the first token, and at least 0.1 s.
+    when j.verdict = 'hit' and j.queue_ns > j.ttft_ns / 2 and j.queue_ns >= 100_000_000 then 'not_cache.queue'
+    when j.verdict = 'incomplete' then coalesce(m.cause, 'unobserved.events_missing')
+    else m.cause
+  end as main_cause,
+  j.status,
+  j.complete,
+  j.incomplete_reasons,
+  j.trace_id,
+  j.span_id,
+  j.resource_id,
+  j.start_ns,
+  j.end_ns
+from judged as j
+left join main as m using (trace_id, span_id);
