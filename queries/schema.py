@@ -29,8 +29,8 @@ def install(connection: duckdb.DuckDBPyConnection) -> None:
                 "insert into schema_history values (?, ?, ?, ?)",
                 [VERSION, time.time_ns(), distribution_version("turnlens"), HISTORY[VERSION]],
             )
-        # Macros before views: views may use them. Both hold no data, so the newest text always wins.
-        for kind in ("macros", "views"):
+        # Neither holds data, so the newest text always wins.
+        for kind in ("views", "macros"):
             for item in library.objects():
                 if item.kind == kind:
                     connection.execute(item.sql)

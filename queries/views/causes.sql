@@ -50,30 +50,64 @@ with parts as (
 on_device as (
   select * from _key_events where tier = 'device'
 ),
+elsewhere as (
+  select * from _key_events where tier <> 'device'
+),
 -- The latest event of the first missing key before the admission, and the next one after it.
-with_events as (
+looked_up as (
   select
     parts.*,
-    before.event as event,
-    before.reason as event_reason,
-    before.turn_id as event_turn_id,
-    before.at_ns as event_ns,
-    before.span_id as event_span_id,
+    case
+      when before.span_id is not null then {
+        'event': before.event,
+        'reason': before.reason,
+        'turn_id': before.turn_id,
+        'at_ns': before.at_ns,
+        'span_id': before.span_id
+      }
+    end as own,
     later.event as next_event,
-    later.begun_ns as next_begun_ns,
-    later.span_id as next_span_id
+    later.span_id as next_span_id,
+    case when other.event = 'evicted' then 'evicted.' || coalesce(other.reason, 'unspecified') || ' (' || other.tier || ')' end
+      as is_evicted_elsewhere
   from parts
   asof left join on_device as before
     on parts.resource_id = before.resource_id and parts.key = before.key and parts.admitted_ns >= before.at_ns
   asof left join on_device as later
     on parts.resource_id = later.resource_id and parts.key = later.key and parts.admitted_ns < later.at_ns
+  asof left join elsewhere as other
+    on parts.resource_id = other.resource_id and parts.key = other.key and parts.admitted_ns >= other.at_ns
+),
+-- A prefix is usable only as far as it is whole: where a key itself is still there, what broke the prefix above it explains it.
+broken as (
+  select
+    *,
+    case
+      when own.event is distinct from 'committed' then own
+      else coalesce(
+        last_value(case when own.event <> 'committed' then own end ignore nulls) over (
+          partition by trace_id, turn_span_id order by start_token rows between unbounded preceding and 1 preceding
+        ),
+        own
+      )
+    end as found
+  from looked_up
+),
+with_events as (
+  select
+    *,
+    found.event as event,
+    found.reason as event_reason,
+    found.turn_id as event_turn_id,
+    found.at_ns as event_ns,
+    found.span_id as event_span_id
+  from broken
 ),
 -- Everything that holds, each null where it does not.
 judged as (
   select
     e.*,
     f.span_id as failed_restore_span_id,
-    e.source in ('recomputed', 'new', 'computed') as was_computed,
     case when origin = 'lost' then 'preempted.self_recompute' end as is_preempted,
     case when cache_disabled is not null then 'disabled.' || cache_disabled end as is_disabled,
     case
@@ -149,7 +183,8 @@ select
         when source in ('recomputed', 'restored') and is_not_published is not null and is_not_published <> cause
           then 'also ' || is_not_published
       end,
-      case when source in ('recomputed', 'restored') and is_evicted is not null and is_evicted <> cause then 'also ' || is_evicted end
+      case when source in ('recomputed', 'restored') and is_evicted is not null and is_evicted <> cause then 'also ' || is_evicted end,
+      case when source = 'recomputed' then 'also ' || is_evicted_elsewhere end
     ],
     lambda item: item is not null
   ) as evidence,

@@ -1,0 +1,8 @@
+-- The turns that an id may mean: turn id, request id, trace id or span id.
+--
+-- Example: from find_turns('agent-3-t25')
+create or replace macro find_turns(id) as table
+select turn_id, request_id, trace_id, span_id, start_ns
+from _turn_spans
+where turn_id = id or request_id = id or trace_id = id or span_id = id
+order by turn_id = id desc, start_ns desc;

@@ -1,0 +1,118 @@
+"""Ad hoc SQL that cannot change anything: one statement that reads, within a time and a number of rows.
+
+Fences stand one behind the other: the parser's statement type, the names of functions that open files, a read-only transaction,
+and (set where the database is opened) ``enable_external_access = false``, so that no file outside the store can be read, written
+or attached.
+"""
+
+import re
+import threading
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+
+import duckdb
+import pyarrow as pa
+
+from turnlens.queries.errors import QueryError
+
+Parameters = Sequence[object] | Mapping[str, object] | None
+# What every connection to a store is opened with.
+CLOSED_CONFIGURATION: dict[str, str | bool | int | float | list[str]] = {
+    "enable_external_access": False,
+    "python_enable_replacements": False,
+    "autoload_known_extensions": False,
+    "autoinstall_known_extensions": False,
+    "lock_configuration": True,
+}
+SECONDS = 60.0
+ROWS = 1_000_000
+# SELECT is also VALUES, FROM, DESCRIBE, SUMMARIZE, SHOW and WITH; MULTI is what PIVOT becomes.
+_READING = {duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN, duckdb.StatementType.MULTI}
+# DuckDB lets SQL read the store's own file even with external access off, and closing it there drops the process's lock on it.
+_FILE_FUNCTIONS = re.compile(
+    r"""\b(read_\w+|sniff_csv|parquet_\w+|glob|arrow_scan\w*|seq_scan_file|st_read\w*|sqlite_\w+|duckdb_scan\w*)"?\s*\(""",
+    re.IGNORECASE,
+)
+
+
+def check(sql: str) -> None:
+    """Refuse anything but one reading statement. Raises QueryError with the reason."""
+    try:
+        statements = duckdb.extract_statements(sql)
+    except duckdb.Error as error:
+        raise QueryError(str(error)) from error
+    if len(statements) != 1:
+        raise QueryError(f"One statement at a time: this has {len(statements)}.")
+    kind = statements[0].type
+    if kind not in _READING:
+        raise QueryError(f"{kind.name} is refused: only reading is allowed (SELECT, FROM, DESCRIBE, SUMMARIZE, SHOW, EXPLAIN).")
+    found = _FILE_FUNCTIONS.search(sql)
+    if found:
+        raise QueryError(f"{found[1]} is refused: queries read the store and no files.")
+
+
+def relation(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters = None) -> duckdb.DuckDBPyRelation:
+    """The lazy result of a checked statement. VARIANT columns come as JSON text: Arrow's binary form of them no client reads."""
+    found = cursor.sql(sql) if parameters is None else cursor.sql(sql, params=parameters)
+    if found is None:  # pyright: ignore[reportUnnecessaryComparison] the stubs do not say so: no result, no relation
+        raise QueryError("The statement has no result.")
+    columns = [(name, str(kind)) for name, kind in zip(found.columns, found.types, strict=True)]
+    if any("VARIANT" in kind for _, kind in columns):
+        found = found.project(
+            ", ".join(
+                f"#{index}::JSON::VARCHAR as {_quoted(name)}" if "VARIANT" in kind else f"#{index}"
+                for index, (name, kind) in enumerate(columns, 1)
+            )
+        )
+    return found
+
+
+def run(
+    cursor: duckdb.DuckDBPyConnection,
+    sql: str,
+    parameters: Parameters = None,
+    seconds: float = SECONDS,
+    rows: int = ROWS,
+) -> pa.Table:
+    """Run one reading statement on a cursor of its own. Raises QueryError: refused, failed, too long or too many rows."""
+    check(sql)
+    with time_limit(cursor, seconds) as late:
+        try:
+            cursor.execute("begin transaction read only")
+            try:
+                table = relation(cursor, sql, parameters).limit(rows + 1).to_arrow_table()
+            finally:
+                cursor.execute("rollback")
+        except (duckdb.Error, OSError) as error:  # Arrow raises OSError with DuckDB's message
+            if late.is_set():
+                raise QueryError(f"The query ran longer than {seconds:g} seconds and was stopped.") from error
+            raise QueryError(str(error)) from error
+    if table.num_rows > rows:
+        raise QueryError(f"The result has more than {rows:,} rows: add a LIMIT, or aggregate in SQL.")
+    return table
+
+
+@contextmanager
+def time_limit(cursor: duckdb.DuckDBPyConnection, seconds: float) -> Generator[threading.Event]:
+    """Interrupts the cursor when the time is over, and again until the body has ended: an interrupt that arrives between two
+    statements is lost. The event says whether the time was over."""
+    finished, expired = threading.Event(), threading.Event()
+
+    def watch() -> None:
+        wait = seconds
+        while not finished.wait(wait):
+            expired.set()
+            cursor.interrupt()
+            wait = 0.1
+
+    watcher = threading.Thread(target=watch, name="turnlens-query-limit", daemon=True)
+    watcher.start()
+    try:
+        yield expired
+    finally:
+        finished.set()
+        watcher.join()
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
