@@ -1,8 +1,8 @@
 """Ad hoc SQL that cannot change anything: one statement that reads, within a time and a number of rows.
 
-Fences stand one behind the other: the parser's statement type, the names of functions that open files, a read-only transaction,
-and (set where the database is opened) ``enable_external_access = false``, so that no file outside the store can be read, written
-or attached.
+Fences stand one behind the other: the parser's statement type, the names of functions that open files, a read-only
+transaction, and (set where the database is opened) ``enable_external_access = false``, so that no file outside the store can be
+read, written or attached.
 """
 
 import re
@@ -52,7 +52,7 @@ def check(sql: str) -> None:
 
 
 def relation(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters = None) -> duckdb.DuckDBPyRelation:
-    """The lazy result of a checked statement. VARIANT columns come as JSON text: Arrow's binary form of them no client reads."""
+    """The lazy result of a checked statement. VARIANT columns come as JSON text, which every client reads."""
     found = cursor.sql(sql) if parameters is None else cursor.sql(sql, params=parameters)
     if found is None:  # pyright: ignore[reportUnnecessaryComparison] the stubs do not say so: no result, no relation
         raise QueryError("The statement has no result.")
@@ -80,7 +80,7 @@ def run(
         try:
             cursor.execute("begin transaction read only")
             try:
-                table = relation(cursor, sql, parameters).limit(rows + 1).to_arrow_table()
+                table: pa.Table = relation(cursor, sql, parameters).limit(rows + 1).to_arrow_table()
             finally:
                 cursor.execute("rollback")
         except (duckdb.Error, OSError) as error:  # Arrow raises OSError with DuckDB's message

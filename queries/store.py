@@ -6,7 +6,7 @@ The same call, the same SQL and the same answer either way.
 import json
 import os
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 import duckdb
 import pyarrow as pa
@@ -18,6 +18,7 @@ from turnlens.queries.readonly import Parameters
 
 DEFAULT_STORE = "turnlens.duckdb"
 _HEALTH_SECONDS = 2.0
+_SNAPSHOT_SECONDS = 600.0
 
 
 class Store(Protocol):
@@ -140,6 +141,17 @@ class ServerStore:
             raise QueryError(_reason(answer))
         with pa.ipc.open_stream(answer.content) as reader:
             return reader.read_all()
+
+    def snapshot(self, out: BinaryIO) -> None:
+        """Write a consistent copy of the collector's DuckDB file."""
+        try:
+            with self._session.get(f"{self.where}/snapshot", stream=True, timeout=_SNAPSHOT_SECONDS) as answer:
+                if answer.status_code != 200:
+                    raise QueryError(_reason(answer))
+                for chunk in answer.iter_content(1 << 20):
+                    out.write(chunk)
+        except requests.RequestException as error:
+            raise StoreError(f"The snapshot did not arrive whole: {error}") from error
 
     def close(self) -> None:
         self._session.close()

@@ -1,0 +1,228 @@
+"""The verbs of the command line. Every verb that prints a result takes ``--format`` and ``--store``.
+
+Exit codes: 0 done; 1 the collector could not start or the store could not be used; 2 a wrong argument, an unknown turn or
+bad SQL.
+"""
+
+import functools
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from turnlens.collectors.errors import CollectorError
+from turnlens.collectors.server import Collector, serve
+from turnlens.collectors.settings import Settings, flag_of, variable_of
+from turnlens.dashboard import demo as demo_run
+from turnlens.dashboard import explain_text, output
+from turnlens.queries import connect, library
+from turnlens.queries.errors import QueryError, StoreError, UnknownTurnError
+from turnlens.queries.explain import explain as explain_turn
+from turnlens.queries.store import ServerStore, Store
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Failure(click.ClickException):
+    """The store or the collector could not be used. The message is all that is shown, never a traceback."""
+
+    exit_code = 1
+
+
+class Misuse(Failure):
+    """A wrong argument, an unknown turn, SQL that was refused."""
+
+    exit_code = 2
+
+
+def _failing(call: F) -> F:
+    """Turn the errors of the packages below into messages and exit codes."""
+
+    @functools.wraps(call)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return call(*args, **kwargs)
+        except UnknownTurnError as error:
+            near = f"\nTry: {', '.join(error.nearest)}" if error.nearest else ""
+            raise Misuse(f"{error}{near}") from error
+        except QueryError as error:
+            raise Misuse(str(error)) from error
+        except (StoreError, CollectorError) as error:
+            raise Failure(str(error)) from error
+
+    return wrapped  # type: ignore[return-value]  # functools.wraps keeps the signature
+
+
+_STORE = click.option(
+    "--store", metavar="PATH_OR_URL", help="A store's file or a collector's URL. [TURNLENS_STORE, default turnlens.duckdb]"
+)
+_FORMAT = click.option(
+    "--format", "form", type=click.Choice(output.FORMATS), default="table", show_default=True, help="How to print the result."
+)
+
+
+def _print(store: Store, sql: str, form: str, parameters: list[Any] | None = None) -> None:
+    try:
+        table = store.query(sql, parameters)
+    finally:
+        store.close()
+    output.emit(table.to_pylist(), table.column_names, form)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="turnlens")
+def turnlens() -> None:
+    """Explain what an LLM engine's prefix cache did for every turn."""
+
+
+def _serve_options(call: F) -> F:
+    for field in reversed(fields(Settings)):
+        help_text = f"[{variable_of(field.name)}, default {field.default}]"
+        call = click.option(flag_of(field.name), help=help_text)(call)
+    return call
+
+
+@turnlens.command("serve")
+@_serve_options
+@_failing
+def serve_command(**given: Any) -> None:
+    """Receive OTLP (gRPC and HTTP) into a store, and answer queries. Loopback only unless a token is set."""
+
+    def ready(collector: Collector) -> None:
+        click.echo(f"store  {collector.settings.store}\nHTTP   {collector.http_url}\ngRPC   {collector.grpc_endpoint}")
+        click.echo(f"An engine sends here with OTEL_EXPORTER_OTLP_ENDPOINT={collector.http_url}. Stop with Ctrl-C.")
+
+    serve(Settings.load(**given), ready)
+
+
+@turnlens.command()
+@click.argument("turn")
+@_STORE
+@_FORMAT
+@_failing
+def explain(turn: str, store: str | None, form: str) -> None:
+    """Explain one TURN: what came from where, why it was not better, who did it, what it cost.
+
+    TURN is a turn id, a request id, a trace id or a span id."""
+    opened = connect(store)
+    try:
+        explained = explain_turn(opened, turn)
+    finally:
+        opened.close()
+    if form == "table":
+        click.echo(explain_text.render(explained), nl=False)
+    elif form == "json":
+        output.emit_json(explain_text.as_json(explained))
+    else:
+        rows = explained["spans"]
+        output.emit(rows, list(rows[0]) if rows else [], "csv")
+
+
+@turnlens.command()
+@click.argument("sql", required=False)
+@_STORE
+@_FORMAT
+@_failing
+def sql(sql: str | None, store: str | None, form: str) -> None:
+    """Run read-only SQL on a store, from the argument or from standard input.
+
+    It works while a collector has the store open and while none has. Views are listed by `turnlens queries`."""
+    text = sys.stdin.read() if sql is None or sql == "-" else sql
+    _print(connect(store), text, form)
+
+
+@turnlens.command()
+@click.option("--conversation", help="Only turns of this conversation.")
+@click.option("--verdict", help="Only turns with this verdict.")
+@click.option("--limit", default=50, show_default=True, help="At most so many, the latest.")
+@_STORE
+@_FORMAT
+@_failing
+def turns(conversation: str | None, verdict: str | None, limit: int, store: str | None, form: str) -> None:
+    """List turns in the order in which they arrived: tokens by source, verdict and main cause."""
+    _print(connect(store), "from list_turns(?, ?, ?)", form, [conversation, verdict, limit])
+
+
+@turnlens.command()
+@click.option("--limit", default=50, show_default=True, help="At most so many, the latest.")
+@_STORE
+@_FORMAT
+@_failing
+def conversations(limit: int, store: str | None, form: str) -> None:
+    """List conversations: how long they grew, where their tokens came from, how slow they got."""
+    _print(connect(store), "from list_conversations(?)", form, [limit])
+
+
+@turnlens.command()
+@click.argument("name", required=False)
+@_FORMAT
+@_failing
+def queries(name: str | None, form: str) -> None:
+    """List the tables, views and macros of a store, or show the columns and the SQL of one."""
+    if name is None:
+        rows = [{"name": o.name, "kind": o.kind.removesuffix("s"), "what": o.brief} for o in library.objects() if not o.private]
+        output.emit(rows, ["name", "kind", "what"], form)
+        return
+    try:
+        found = library.get(name)
+    except KeyError:
+        raise Misuse(f"There is no table, view or macro {name}. `turnlens queries` lists them.") from None
+    output.emit([column._asdict() for column in found.columns], ["name", "type", "brief"], form)
+    if form == "table":
+        click.echo(f"\n{found.sql}", nl=False)
+
+
+@turnlens.command()
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--store", metavar="URL", default="http://127.0.0.1:4318", show_default=True, help="The collector's URL.")
+@_failing
+def snapshot(file: Path, store: str) -> None:
+    """Save a consistent copy of a running collector's store to FILE, for native DuckDB clients."""
+    server = ServerStore(store)
+    try:
+        with file.open("wb") as out:
+            server.snapshot(out)
+    finally:
+        server.close()
+    click.echo(f"{file}: {file.stat().st_size:,} bytes")
+
+
+@turnlens.command()
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", default=8501, show_default=True, help="Port to listen on.")
+@click.option("--browser/--no-browser", default=False, help="Open a browser window.")
+@_STORE
+@_failing
+def dashboard(host: str, port: int, browser: bool, store: str | None) -> None:
+    """Show the dashboard of a store or of a running collector, on loopback."""
+    connect(store).close()  # a missing store is said here, not in a browser
+    app = Path(__file__).with_name("app.py")
+    flags = {
+        "server.address": host,
+        "server.port": port,
+        "server.headless": str(not browser).lower(),
+        "browser.gatherUsageStats": "false",
+        "server.fileWatcherType": "none",
+        "client.toolbarMode": "minimal",
+    }
+    command = [sys.executable, "-m", "streamlit", "run", str(app), *(f"--{name}={value}" for name, value in flags.items())]
+    command += ["--", *(["--store", store] if store else [])]
+    raise SystemExit(subprocess.call(command))  # noqa: S603 - our own interpreter and file
+
+
+@turnlens.command()
+@click.option(
+    "--store", type=click.Path(path_type=Path, dir_okay=False), default=Path("turnlens-demo.duckdb"), show_default=True
+)
+@click.option("--seed", default=7, show_default=True, help="The same seed makes the same traffic.")
+@_FORMAT
+@_failing
+def demo(store: Path, seed: int, form: str) -> None:
+    """Serve a dozen growing conversations on a small engine under slot pressure, and explain what happened.
+
+    Spans go over real OTLP to a collector and into a new store; no GPU is needed."""
+    demo_run.run(store, seed, form)

@@ -1,0 +1,125 @@
+"""``turnlens demo``: the whole way once, without a GPU. An instrumented engine, real OTLP, a collector, a store, SQL, words."""
+
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from prometheus_client import CollectorRegistry
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from turnlens.tracing.engines.reference.workload import DEMO_SECONDS, demo_config, run_demo
+
+from turnlens.collectors.server import Collector
+from turnlens.collectors.settings import Settings
+from turnlens.dashboard import explain_text, output
+from turnlens.queries import connect
+from turnlens.queries.errors import StoreError
+from turnlens.queries.explain import explain
+from turnlens.queries.store import Store
+from turnlens.tracing import Recorder
+
+Row = dict[str, Any]
+_FLUSH_SECONDS = 60.0
+
+
+def run(path: Path, seed: int, form: str) -> None:
+    """Run the demo into a new store at ``path`` and print what happened."""
+    _make_room(path)
+    started = time.monotonic()
+    with Collector(Settings(store=path, http_port=0, grpc_port=0)) as collector:
+        spans = _serve(collector.http_url, seed, quiet=form != "table")
+    store = connect(path)
+    try:
+        rows = _rows(store, "from demo_turns()")
+        chosen = _rows(store, "from demo_choice()")[0]["turn_id"]
+        explained = explain(store, chosen)
+        totals = _rows(store, "from totals_by_verdict()")
+    finally:
+        store.close()
+    if form == "json":
+        output.emit_json({"turns": rows, "totals": totals, "explained": explain_text.as_json(explained)})
+        return
+    if form == "csv":
+        output.emit(rows, list(rows[0]), "csv")
+        return
+    click.echo(f"{spans:,} spans over OTLP into {path} in {time.monotonic() - started:.0f} s. Some of the turns, in tokens:\n")
+    output.emit(rows, list(rows[0]), "table")
+    click.echo()
+    output.emit(totals, list(totals[0]), "table")
+    click.echo(f"\n$ turnlens explain {chosen} --store {path}\n")
+    click.echo(explain_text.render(explained))
+    click.echo(f"Next:  turnlens dashboard --store {path}      then open http://127.0.0.1:8501")
+    click.echo(f"       turnlens turns --store {path}          every turn")
+    click.echo(f'       turnlens sql --store {path} "from totals_by_verdict()"')
+
+
+def _serve(url: str, seed: int, quiet: bool) -> int:
+    """Serve the demo's traffic, its spans going to the collector. Returns how many spans were sent."""
+    config = demo_config()
+    started_ns = time.time_ns() - round((DEMO_SECONDS + 5) * 1e9)
+    exporter = _Counting(endpoint=f"{url}/v1/traces")
+    recorder = Recorder(
+        **config.facts(),
+        exporter=exporter,
+        gauge_exporter=OTLPMetricExporter(endpoint=f"{url}/v1/metrics"),
+        registry=CollectorRegistry(),
+        started_ns=started_ns,
+        wait_when_full=True,
+    )
+    try:
+        with _progress(quiet) as progress:
+            run_demo(recorder, seed=seed, started_ns=started_ns, progress=progress)
+        if not recorder.flush(_FLUSH_SECONDS):
+            raise StoreError("The collector did not take all spans in time.")
+    finally:
+        recorder.close()
+    return exporter.taken
+
+
+class _Counting(OTLPSpanExporter):
+    """The official exporter, counting what it sends."""
+
+    taken = 0
+
+    def export(self, spans: Any) -> Any:
+        self.taken += len(spans)
+        return super().export(spans)
+
+
+@contextmanager
+def _progress(quiet: bool) -> Generator[Callable[[int, int], None]]:
+    console = Console(stderr=True, quiet=quiet)
+    columns = (TextColumn("serving turns"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, disable=quiet) as progress:
+        task = progress.add_task("turns", total=None)
+
+        def step(done: int, of: int) -> None:
+            progress.update(task, completed=done, total=of)
+
+        yield step
+
+
+def _make_room(path: Path) -> None:
+    """An earlier demo's store is replaced; anything else is left alone."""
+    if not path.exists():
+        return
+    store = connect(path)
+    try:
+        served = _rows(store, "select count(*) as n from resources where engine is distinct from 'reference'")
+        running = store.where.startswith("http")
+    finally:
+        store.close()
+    if running:
+        raise StoreError(f"{path} is open in a running collector. Stop it, or choose another file with --store.")
+    if served[0]["n"]:
+        raise StoreError(f"{path} holds more than a demo. Choose another file with --store.")
+    path.unlink()
+
+
+def _rows(store: Store, sql: str) -> list[Row]:
+    return store.query(sql).to_pylist()

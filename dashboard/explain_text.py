@@ -1,0 +1,151 @@
+"""The explanation of one turn as text for a terminal."""
+
+from typing import Any
+
+from turnlens.dashboard import wording
+from turnlens.dashboard.wording import Row
+
+_TITLES = {
+    "hit": "Provided",
+    "restored": "Why not a hit",
+    "recomputed": "Why not a hit",
+    "new": "New",
+    "computed": "Why computed",
+    "unobserved": "Unobserved",
+}
+
+
+def render(explained: Row) -> str:
+    """Lines for a terminal, 100 to 120 columns wide."""
+    turn: Row = explained["turn"]
+    spans = wording.merged(explained["spans"])
+    parts = [_head(turn), _sources(turn, explained["spans"]), wording.verdict(turn)]
+    parts += [_span(span, explained) for span in sorted(spans, key=_order)]
+    parts += [part for part in (_accounts(turn), _cost(explained), _incomplete(turn), _evidence(turn, spans)) if part]
+    return "\n\n".join(parts) + "\n"
+
+
+def _order(span: Row) -> tuple[int, int]:
+    """What should have been better first, then what was good, then what is new."""
+    rank = {"unobserved": 0, "recomputed": 1, "restored": 1, "computed": 1, "hit": 2, "new": 3}
+    return rank.get(span["source"], 4), span["start_token"]
+
+
+def _head(turn: Row) -> str:
+    of = f" of conversation {turn['conversation_id']}" if turn["conversation_id"] else ""
+    where = f"{wording.clock(turn['start_ns'], day=True)} UTC, engine {turn['engine']}"
+    where += f", replica {turn['replica']}" if turn["replica"] not in (None, "0") else ""
+    where += f", run {turn['run']}" if turn["run"] else ""
+    first = f"Turn {turn['turn_id']}{of}    {where}"
+    size = f"{wording.tokens(turn['prompt_tokens'])} prompt tokens"
+    if turn["ttft_seconds"] is None:
+        return f"{first}\n{size} · no first token was seen · status {turn['status'] or 'not finished'}"
+    named = [
+        ("frontend", "frontend_seconds"),
+        ("queue", "queue_seconds"),
+        ("restore", "restore_seconds"),
+        ("compute", "compute_seconds"),
+    ]
+    times = ", ".join(f"{name} {wording.seconds(turn[column])}" for name, column in named if turn[column])
+    return f"{first}\n{size} · first token after {wording.seconds(turn['ttft_seconds'])} ({times}) · status {turn['status']}"
+
+
+def _sources(turn: Row, spans: list[Row]) -> str:
+    prompt = turn["prompt_tokens"]
+    lines: list[str] = []
+    for source in wording.SOURCES:
+        count = turn.get(f"{source}_tokens")
+        if count is None or (count == 0 and source in ("computed", "unobserved")):
+            continue
+        if source == "computed" and turn["recomputed_tokens"] is not None:
+            continue  # its two parts are shown instead
+        ranges = _ranges([span for span in spans if span["source"] == source])
+        lines.append(f"  {source:<11}{count:>11,}  {wording.share(count, prompt):>7}   {ranges}".rstrip())
+    return "\n".join(lines) or "  nothing was observed"
+
+
+def _ranges(spans: list[Row], most: int = 4) -> str:
+    joined: list[list[int]] = []
+    for span in spans:
+        if joined and joined[-1][1] == span["start_token"]:
+            joined[-1][1] = span["end_token"]
+        else:
+            joined.append([span["start_token"], span["end_token"]])
+    shown = ", ".join(f"{start:,}-{end:,}" for start, end in joined[:most])
+    return shown + (f" and {len(joined) - most} more" if len(joined) > most else "")
+
+
+def _span(span: Row, explained: Row) -> str:
+    lines = [f"{_TITLES[span['source']]} (tokens {wording.place(span)}): {span['cause']}, {span['confidence']}"]
+    lines += [f"  {sentence}" for sentence in wording.sentences(span, explained)]
+    also = [item.removeprefix("also ") for item in span["evidence"] if item.startswith("also ")]
+    if also:
+        lines.append(f"  Holds as well: {', '.join(also)}.")
+    if span["missing_evidence"]:
+        lines.append(f"  To be sure, one would need: {span['missing_evidence']}.")
+    return "\n".join(lines)
+
+
+def _accounts(turn: Row) -> str:
+    said: list[str] = []
+    if turn["attempts"] and turn["attempts"] > 1:
+        said.append(
+            f"  {turn['attempts']} attempts; work {wording.tokens(turn['work_hit_tokens'])} hit, "
+            f"{wording.tokens(turn['work_restored_tokens'])} restored, {wording.tokens(turn['work_computed_tokens'])} computed."
+        )
+    named = [
+        ("wasted_computed_tokens", "computed more than once"),
+        ("wasted_restored_tokens", "restored more than once"),
+        ("self_recovered_tokens", "found again after a preemption"),
+        ("discarded_tokens", "offered, loaded or computed, and not used"),
+    ]
+    said += [f"  {turn[column]:,} tokens {words}." for column, words in named if turn[column]]
+    if turn["retries"]:
+        said.append(f"  {turn['retries']} admissions failed before one was accepted.")
+    return "\n".join(["Work beyond the prompt", *said]) if said else ""
+
+
+def _cost(explained: Row) -> str:
+    cost: Row | None = explained["cost"]
+    if cost is None or explained["turn"]["verdict"] == "cold":
+        return ""
+    if cost["lost_seconds"] is None:
+        return "What it cost\n  Not known: this conversation has no hit turns to compare with."
+    hits = f"median of {cost['hit_turns']}" if cost["hit_turns"] > 1 else "one turn"
+    return (
+        f"What it cost\n  {wording.seconds(cost['lost_seconds'])}. "
+        f"Hits of this conversation take {wording.seconds(cost['hit_median_seconds'])} to the first token ({hits})."
+    )
+
+
+def _incomplete(turn: Row) -> str:
+    if turn["complete"]:
+        return ""
+    reasons = ", ".join(turn["incomplete_reasons"])
+    lines = [f"Why incomplete: {reasons}."]
+    if "records_dropped" in turn["incomplete_reasons"]:
+        lines.append("Next: raise TURNLENS_BUFFER (records) in the engine's environment.")
+    if "turn_not_finished" in turn["incomplete_reasons"]:
+        lines.append("Next: wait for the turn's end; if the engine died, there will be none.")
+    return "\n".join(lines)
+
+
+def _evidence(turn: Row, spans: list[Row]) -> str:
+    items: list[str] = []
+    for span in spans:
+        for item in span["evidence"]:
+            if not item.startswith("also ") and item not in items:
+                items.append(item)
+    lines = [f"Evidence: {', '.join(items) or 'none'}", f"Trace {turn['trace_id']}, span {turn['span_id']}"]
+    others = [
+        span["evicted_by_turn"] for span in spans if span["evicted_by_turn"] and span["evicted_by_turn"] != turn["turn_id"]
+    ]
+    if others:
+        lines.append(f"turnlens explain {others[0]} shows the other side")
+    return "\n".join(lines)
+
+
+def as_json(explained: Row) -> dict[str, Any]:
+    """The same as data, with the words beside each span."""
+    spans = [span | {"words": wording.sentences(span, explained)} for span in explained["spans"]]
+    return explained | {"spans": spans, "verdict_words": wording.verdict(explained["turn"])}

@@ -1,0 +1,207 @@
+"""Causes in words: what happened, how it is known, and what to do next. The number first, then the reason, then the proof.
+
+The words stand here and nowhere else; the command line and the dashboard print the same ones.
+"""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+Row = dict[str, Any]
+
+SOURCES = ("hit", "restored", "recomputed", "new", "computed", "unobserved")
+
+
+def tokens(count: int | None) -> str:
+    """A count of tokens with thousands separators."""
+    return "unknown" if count is None else f"{count:,}"
+
+
+def seconds(value: float | None) -> str:
+    """A duration at a precision that a person reads."""
+    if value is None:
+        return "unknown"
+    if value >= 90:
+        return f"{value / 60:.1f} min" if value < 5400 else f"{value / 3600:.1f} h"
+    return f"{value:.1f} s" if value >= 1 else f"{value * 1000:.0f} ms"
+
+
+def clock(ns: int | None, day: bool = False) -> str:
+    """A wall time in UTC, to a tenth of a second."""
+    if ns is None:
+        return "an unknown time"
+    when = datetime.fromtimestamp(ns // 1_000_000_000, UTC)
+    return f"{when:%Y-%m-%d %H:%M:%S}" if day else f"{when:%H:%M:%S}.{ns // 100_000_000 % 10}"
+
+
+def place(span: Row) -> str:
+    """The range of a span of the prompt."""
+    return f"{tokens(span['start_token'])}-{tokens(span['end_token'])}"
+
+
+def share(part: int | None, whole: int | None) -> str:
+    """A part of the prompt in percent."""
+    return "" if part is None or not whole else f"{100 * part / whole:.1f} %"
+
+
+def what_was_full(eviction: Row) -> str:
+    """Slots, memory or neither, from what was free when the eviction took place."""
+    free_slots, slots = eviction["free_slots"], eviction["total_slots"]
+    free_tokens, pool = eviction["free_tokens"], eviction["total_tokens"]
+    memory = f"{100 * free_tokens / pool:.0f} % of KV tokens were free" if free_tokens is not None and pool else None
+    if free_slots is not None and slots:
+        if free_slots == 0 and memory and free_tokens > pool // 2 and eviction["reason"] == "slots":
+            return f"Slots were full ({slots} of {slots}), memory was not: {memory}. This is a slot limit."
+        filled = f"Slots were full ({slots} of {slots})" if free_slots == 0 else f"{free_slots} of {slots} slots were free"
+        return f"{filled}; {memory}." if memory else f"{filled}; free memory was not recorded."
+    if memory:
+        return f"{memory[0].upper()}{memory[1:]} when it went."
+    return "What was free then was not recorded."
+
+
+def _evicted(span: Row, explained: Row) -> list[str]:
+    del explained
+    eviction: Row | None = span["eviction"]
+    said: list[str] = []
+    if span["provided_by_turn"]:
+        said.append(f"Turn {span['provided_by_turn']} left this prefix on the device at {clock(span['provided_ns'])}.")
+    if eviction is None:
+        return [*said, "It was evicted; the event itself is not in the store."]
+    idle = f", {seconds(eviction['idle_seconds'])} after its last use" if eviction["idle_seconds"] is not None else ""
+    whom = ""
+    if eviction["by_turn"]:
+        of = f" of {eviction['by_conversation']}" if eviction["by_conversation"] else ""
+        whom = f", to make room for turn {eviction['by_turn']}{of}"
+    return [*said, f"It was evicted at {clock(eviction['at_ns'])}{idle}{whom}.", what_was_full(eviction)]
+
+
+def _restore_failed(span: Row, explained: Row) -> list[str]:
+    for restore in explained["restores"]:
+        if restore["span_id"] == span["restore_span_id"]:
+            why = f" ({restore['reason']})" if restore["reason"] else ""
+            kept = (
+                f"; {tokens(restore['valid_prefix_tokens'])} tokens of prefix were usable"
+                if restore["valid_prefix_tokens"]
+                else ""
+            )
+            asked = f" of {tokens(restore['tokens'])} tokens" if restore["tokens"] else ""
+            return [
+                f"A restore{asked} from {restore['tier']} ended {restore['outcome'].replace('_', ' ')}{why} after "
+                f"{seconds(restore['seconds'])}{kept}. The rest was computed again."
+            ]
+    return ["A restore of this span did not succeed; it was computed again."]
+
+
+def _granularity(span: Row, explained: Row) -> list[str]:
+    del explained
+    return {
+        "granularity.below_unit": ["What had been seen is shorter than the engine's reuse unit."],
+        "granularity.last_token": [
+            "The whole prompt had been seen; the engine must still compute its last unit to produce a token."
+        ],
+    }.get(span["cause"], ["The seen prefix ends inside a reuse unit; the engine reuses whole units only."])
+
+
+def _not_published(span: Row, explained: Row) -> list[str]:
+    del explained
+    who = f"Turn {span['provided_by_turn']}" if span["provided_by_turn"] else "Another turn"
+    detail = span["cause"].partition(".")[2]
+    if detail == "pending":
+        return [f"{who} had computed this prefix, but its publish was not done when this turn was admitted."]
+    if detail.startswith("skipped_"):
+        return [f"{who} had this prefix, but its publish was skipped: {detail.removeprefix('skipped_').replace('_', ' ')}."]
+    return [f"{who} had this prefix, but its publish was {detail}."]
+
+
+def _first_seen(span: Row, explained: Row) -> list[str]:
+    del explained
+    if span["cause"] == "first_seen.new_conversation":
+        return ["No other turn had brought any of this prompt: nothing could have been reused."]
+    return ["This text is new in this turn; no cache could have held it."]
+
+
+def _provided(span: Row, explained: Row) -> list[str]:
+    del explained
+    how = {"provided.lease": " under a lease", "provided.session": " by its own session"}.get(span["cause"], "")
+    if not span["provided_by_turn"]:
+        return [f"It was on the device{how}; who had brought it was not recorded."]
+    at, used = span["provided_ns"], span["used_ns"]
+    idle = ""
+    if span["admitted_ns"] is not None and used is not None:
+        idle = f", idle {seconds(max(0, span['admitted_ns'] - used) / 1e9)}"
+    return [f"Left on the device{how} by turn {span['provided_by_turn']} at {clock(at)}{idle}."]
+
+
+def _restore_preferred(span: Row, explained: Row) -> list[str]:
+    del span, explained
+    return ["A usable copy was on the device, but the engine restored a longer span instead."]
+
+
+def _preempted(span: Row, explained: Row) -> list[str]:
+    attempts = explained["turn"]["attempts"]
+    return [f"An earlier attempt of this turn had it and lost it to a preemption ({attempts} attempts)."]
+
+
+def _disabled(span: Row, explained: Row) -> list[str]:
+    del explained
+    by = "the request" if span["cause"].endswith("by_request") else "the engine's configuration"
+    return [f"Reading the cache was switched off by {by}."]
+
+
+def _unobserved(span: Row, explained: Row) -> list[str]:
+    if span["source"] == "unobserved":
+        reasons = ", ".join(explained["turn"]["incomplete_reasons"]) or "no event covers them"
+        return [f"The events do not say what happened here ({reasons}). Nothing is guessed."]
+    return ["No event says why this was not on the device."]
+
+
+_SENTENCES: dict[str, Callable[[Row, Row], list[str]]] = {
+    "evicted": _evicted,
+    "restore_failed": _restore_failed,
+    "granularity": _granularity,
+    "not_published": _not_published,
+    "first_seen": _first_seen,
+    "provided": _provided,
+    "restore_preferred": _restore_preferred,
+    "preempted": _preempted,
+    "disabled": _disabled,
+    "unobserved": _unobserved,
+}
+
+
+def sentences(span: Row, explained: Row) -> list[str]:
+    """Why this span of the prompt came from where it came. ``explained`` is the whole explanation of its turn."""
+    say = _SENTENCES.get(span["cause"].partition(".")[0])
+    return say(span, explained) if say else []
+
+
+_VERDICTS = {
+    "hit": "Verdict: hit. Most of what had been seen before was on the device.",
+    "restored": "Verdict: restored. It should have been a hit.",
+    "recomputed": "Verdict: recomputed. It had been seen before and went through the model again.",
+    "cold": "Verdict: cold. Nothing of it that the engine can reuse had been seen before.",
+    "incomplete": "Verdict: incomplete. Nothing is guessed; this turn is left out of totals.",
+}
+
+
+def verdict(turn: Row) -> str:
+    """The verdict in a sentence."""
+    said = _VERDICTS.get(turn["verdict"], f"Verdict: {turn['verdict']}.")
+    if turn["main_cause"] == "not_cache.queue":
+        waited = f"{seconds(turn['queue_seconds'])} of {seconds(turn['ttft_seconds'])}"
+        said += f" The cache was fine; the turn waited in the queue for {waited}."
+    return said
+
+
+def merged(spans: list[Row]) -> list[Row]:
+    """Neighbouring spans that one event explains, as one. The rows stay whole; only the range grows."""
+    out: list[Row] = []
+    for span in spans:
+        last = out[-1] if out else None
+        same = ("source", "cause", "confidence", "provided_by_turn", "evicted_by_turn", "restore_span_id", "missing_evidence")
+        if last and last["end_token"] == span["start_token"] and all(last[name] == span[name] for name in same):
+            evidence = last["evidence"] + [item for item in span["evidence"] if item not in last["evidence"]]
+            out[-1] = last | {"end_token": span["end_token"], "evidence": evidence}
+        else:
+            out.append(dict(span))
+    return out
