@@ -57,6 +57,7 @@ class Drain:
         self._conversations: OrderedDict[str, int] = OrderedDict()
         self._sessions: OrderedDict[str, int] = OrderedDict()
         self._logged: set[str] = set()
+        self._tainted = 0  # records still to come that lay in the buffer when others were lost
         self._spans: list[ReadableSpan] = []
         self._samples: list[tuple[int, dict[str, int]]] = []
         self._snapshots = Snapshots(factory, ghost, metrics, key_text, self._spans, totals)
@@ -66,6 +67,7 @@ class Drain:
     def apply(self, records: Iterable[Record]) -> None:
         """Apply records in order."""
         for kind, at_ns, turn, payload in records:
+            self._tainted -= 1
             try:
                 self._apply(kind, at_ns, turn, payload)
             except Exception as error:  # whatever the engine passed in, it ends here
@@ -81,12 +83,18 @@ class Drain:
         self._samples = []
         return spans, samples
 
-    def dropped(self) -> None:
-        """Records were lost: every turn that is open now cannot be whole, and one whose end was lost is ended here."""
-        for state in list(self._open.values()):
+    def dropped(self, buffered: int) -> None:
+        """Records were lost while ``buffered`` others wait: every turn that is open now, or that begins in those, cannot be
+        whole."""
+        self._tainted = max(self._tainted, buffered)
+        for state in self._open.values():
             state.ledger.flaw("records_dropped")
+
+    def end_lost(self) -> None:
+        """End the turns whose end was among the records that were lost. Call it when nothing is buffered."""
+        for state in list(self._open.values()):
             finish = state.turn.finish_record
-            if finish is not None:
+            if finish is not None and not state.ended:
                 self._finish(state, *finish)
 
     def close(self, at_ns: int) -> None:
@@ -170,6 +178,8 @@ class Drain:
         context, sampled = self._factory.root(conventions.TURN, parent)
         state = TurnState(turn, begin, context, parent, sampled, Ledger(begin.prompt_tokens), self._factory)
         state.waiting_since_ns = begin.at_ns
+        if self._tainted > 0:
+            state.ledger.flaw("records_dropped")
         turn.state = state
         self._open[id(state)] = state
 

@@ -98,6 +98,7 @@ class Recorder:
         self._buffer: deque[Record] = deque()
         self._lost = 0
         self._lost_seen = 0
+        self._ends_lost = False
         self._lost_elsewhere = 0
         self._request_ids: dict[str, int] = {}
         self._text = keyed(os.environ.get("TURNLENS_HASH_KEY"))
@@ -299,10 +300,10 @@ class Recorder:
             while self._buffer:
                 self._working = True
                 self._drain_slice()
-            if self._lost != self._lost_seen:
-                self._metrics.dropped("buffer", self._lost - self._lost_seen)
-                self._lost_seen = self._lost
-                self._drain.dropped()
+            self._note_losses()
+            if self._ends_lost and not self._buffer:
+                self._ends_lost = False
+                self._drain.end_lost()
             if closing:
                 self._drain.close(self.now_ns())
             self._ship()
@@ -314,10 +315,19 @@ class Recorder:
 
     def _drain_slice(self) -> None:
         buffer = self._buffer
+        self._note_losses()  # before the ends that follow: a turn must not end whole when it is not
         records = [buffer.popleft() for _ in range(min(_SLICE, len(buffer)))]
         self._drain.apply(records)
         self._ship()
         time.sleep(0)
+
+    def _note_losses(self) -> None:
+        lost = self._lost
+        if lost != self._lost_seen:
+            self._metrics.dropped("buffer", lost - self._lost_seen)
+            self._lost_seen = lost
+            self._ends_lost = True
+            self._drain.dropped(len(self._buffer))
 
     def _ship(self) -> None:
         spans, samples = self._drain.take()

@@ -13,25 +13,23 @@ sliding window or a recurrent state loses is not an eviction of the prefix.
 from typing import TYPE_CHECKING, Any
 
 from turnlens.tracing.engines.vllm.guard import argument, guarded
-from turnlens.tracing.engines.vllm.tracked import Tracked
+from turnlens.tracing.engines.vllm.signatures import resolve
+from turnlens.tracing.engines.vllm.tracked import Trace, Tracked
 
 if TYPE_CHECKING:
     from turnlens.tracing import Recorder
-    from turnlens.tracing.engines.vllm.hooks import SchedulerTrace
 
 
 class BlockTrace:
     """Wraps methods of one BlockPool, on the instance."""
 
-    def __init__(self, trace: "SchedulerTrace", scheduler: Any) -> None:
-        from vllm.v1.core.kv_cache_utils import get_block_hash, get_group_id, make_block_hash_with_group_id
-        from vllm.v1.kv_cache_interface import FullAttentionSpec
-
+    def __init__(self, trace: Trace, scheduler: Any) -> None:
         self.trace = trace
         self.recorder: Recorder = trace.recorder
         self.pool: Any = scheduler.kv_cache_manager.block_pool
+        full_attention = resolve("vllm.v1.kv_cache_interface.FullAttentionSpec")
         groups: list[Any] = [group.kv_cache_spec for group in scheduler.kv_cache_config.kv_cache_groups]
-        self.group = next((at for at, spec in enumerate(groups) if isinstance(spec, FullAttentionSpec)), 0)
+        self.group = next((at for at, spec in enumerate(groups) if isinstance(spec, full_attention)), 0)
         self.hash_tokens: int = scheduler.hash_block_size
         managers: Any = scheduler.kv_cache_manager.coordinator.single_type_managers
         self.block_tokens: int = managers[self.group].block_size if managers else scheduler.block_size
@@ -39,9 +37,9 @@ class BlockTrace:
         self.unpublished: dict[Tracked, None] = {}  # turns with keys that wait for their step
         self._evicted: list[bytes] = []
         self._inserting_for: Tracked | None = None
-        self._hash_of: Any = get_block_hash
-        self._group_of: Any = get_group_id
-        self._join: Any = make_block_hash_with_group_id
+        self._hash_of: Any = resolve("vllm.v1.core.kv_cache_utils.get_block_hash")
+        self._group_of: Any = resolve("vllm.v1.core.kv_cache_utils.get_group_id")
+        self._join: Any = resolve("vllm.v1.core.kv_cache_utils.make_block_hash_with_group_id")
 
     @property
     def active(self) -> bool:

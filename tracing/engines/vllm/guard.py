@@ -38,7 +38,8 @@ class Faults:
 class Guarded(Protocol):
     """What a class with guarded hooks has."""
 
-    active: bool
+    @property
+    def active(self) -> bool: ...
 
     def fault(self, hook: str, *args: Any) -> None: ...
 

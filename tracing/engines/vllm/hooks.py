@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from turnlens.tracing.engines.vllm.blocks import BlockTrace
 from turnlens.tracing.engines.vllm.guard import Faults, argument, guarded
+from turnlens.tracing.engines.vllm.signatures import resolve
 from turnlens.tracing.engines.vllm.tracked import InFlight, Span, Tracked, client_id
 
 if TYPE_CHECKING:
@@ -37,16 +38,14 @@ class SchedulerTrace:
     """The hooks of one scheduler. Every public method is guarded: it raises nothing and does nothing once tracing stopped."""
 
     def __init__(self, scheduler: Any, recorder: "Recorder", tier: str) -> None:
-        from vllm.v1.request import RequestStatus
-
         self.active = True
         self.recorder = recorder
         self.scheduler = scheduler
         self.tier = tier  # where the connector's offers come from
         self.faults = Faults(self.stop)
         self.turns: dict[str, Tracked] = {}  # by the engine's request id; an entry per unfinished request
-        self.blocks = BlockTrace(self, scheduler)
-        self._running_status: Any = RequestStatus.RUNNING
+        self.blocks: BlockTrace = BlockTrace(self, scheduler)
+        self._running_status: Any = resolve("vllm.v1.request.RequestStatus.RUNNING")
         self._prefilling: dict[Tracked, None] = {}  # admitted, and not yet scheduled to the prompt's end
         self._in_flight = InFlight()
         self._looked_up: dict[Tracked, int] = {}  # in this schedule(): local tokens found, no allocation tried yet
@@ -107,11 +106,9 @@ class SchedulerTrace:
         self.faults.note(hook)
         about = args[0] if args else None
         tracked = about if isinstance(about, Tracked) else self.turns.get(getattr(about, "request_id", ""))
-        for turn in [tracked] if tracked else list(self.turns.values()):
-            try:
-                turn.turn.flaw("hook_failed")
-            except Exception:
-                self.faults.by_hook["flaw"] = self.faults.by_hook.get("flaw", 0) + 1
+        for concerned in [tracked] if tracked else list(self.turns.values()):
+            turn: Any = concerned.turn
+            turn.flaw("hook_failed")
 
     def find(self, request: Any) -> Tracked | None:
         return self.turns.get(getattr(request, "request_id", ""))
@@ -136,7 +133,7 @@ class SchedulerTrace:
             prefix=request.block_hashes,
             prefix_at=self.blocks.hash_tokens,
             traceparent=headers.get("traceparent"),
-            at_ns=_recent_ns(request.arrival_time),
+            arrived_ns=_recent_ns(request.arrival_time),
             **attributes,
         )
         self.turns[request.request_id] = Tracked(request, turn, request.num_prompt_tokens)
@@ -270,9 +267,10 @@ class SchedulerTrace:
         self._end_restore(tracked, success=False, valid=valid, reason="partial" if valid > tracked.hit else "absent")
 
     @guarded
-    def blocks_invalid(self, requests: Iterable[Any], affected: set[str], asynchronous: bool) -> None:
-        """A connector reported bad blocks, and the scheduler cut the affected requests back."""
-        for request in requests:
+    def blocks_invalid(self, requests: list[Any], known: list[int], affected: set[str], asynchronous: bool) -> None:
+        """A connector reported bad blocks, and the scheduler cut the affected requests back. `known` is how far each had been
+        computed before this step. One that only shares bad blocks keeps it: the request before it computes them again."""
+        for request, before in zip(requests, known, strict=True):
             if request.request_id not in affected:
                 continue
             if not asynchronous:
@@ -283,7 +281,7 @@ class SchedulerTrace:
             valid = tracked.clip(request.num_computed_tokens)
             if tracked.restore:
                 tracked.valid = valid  # told when the load ends
-            elif tracked.admitted:
+            elif tracked.admitted and valid < tracked.clip(before):
                 tracked.turn.invalidated(valid)
             if not asynchronous:
                 self._prefilling[tracked] = None
@@ -387,7 +385,7 @@ class SchedulerTrace:
         self.blocks.forget(tracked)
         self._prefilling.pop(tracked, None)
         tracked.ended = True
-        tracked.turn.finished(status)
+        tracked.turn.finished(status, output_tokens=request.num_output_tokens)
 
     # -- the rest ---------------------------------------------------------------------------------------------------------
 

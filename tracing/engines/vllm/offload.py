@@ -22,15 +22,13 @@ class HostTier:
     """Wraps methods of one CPUOffloadingManager, on the instance."""
 
     def __init__(self, trace: "SchedulerTrace", manager: Any, tokens_each: int) -> None:
-        from vllm.v1.kv_offload.base import get_offload_block_hash, get_offload_group_idx
-
         self.trace = trace
         self.manager = manager
         self.tokens_each = tokens_each
         self.resident: dict[bytes, None] = {}  # oldest first; never more than the tier has chunks
         self._owners: OrderedDict[str, Turn] = OrderedDict()
-        self._hash_of: Any = get_offload_block_hash
-        self._group_of: Any = get_offload_group_idx
+        self._hash_of: Any = signatures.resolve("vllm.v1.kv_offload.base.get_offload_block_hash")
+        self._group_of: Any = signatures.resolve("vllm.v1.kv_offload.base.get_offload_group_idx")
 
     @property
     def active(self) -> bool:

@@ -6,12 +6,15 @@ are vLLM's internals imported, compared with the table of signatures, and hooked
 
 import functools
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from turnlens.tracing.engines.vllm import signatures
 from turnlens.tracing.engines.vllm.guard import log
 from turnlens.tracing.engines.vllm.hooks import SchedulerTrace
 from turnlens.tracing.engines.vllm.offload import watch_host_tier
+
+if TYPE_CHECKING:
+    from turnlens.tracing import Recorder
 
 _MARK = "_turnlens_wrapped"
 
@@ -21,9 +24,7 @@ def register() -> None:
     if os.environ.get("TURNLENS_TRACE") != "1":
         return
     try:
-        from vllm.config.scheduler import SchedulerConfig
-
-        config: Any = SchedulerConfig
+        config: Any = signatures.resolve("vllm.config.scheduler.SchedulerConfig")
         resolve = config.get_scheduler_cls
         if getattr(resolve, _MARK, False):
             return
@@ -47,16 +48,14 @@ def traced(base: Any) -> Any:
     try:
         if getattr(base, "_turnlens_base", None) is not None:
             return base
-        from vllm.v1.core.sched.scheduler import Scheduler
-
-        if not issubclass(base, Scheduler):
+        if not issubclass(base, signatures.resolve("vllm.v1.core.sched.scheduler.Scheduler")):
             log.error("turnlens: %s is not derived from vLLM's Scheduler; not tracing", base.__qualname__)
             return base
         wrong = [*signatures.differences(signatures.SCHEDULER, base), *signatures.differences(signatures.PARTS)]
         if wrong:
             log.error(
-                "turnlens: this vLLM is not the one that the hooks were written for (%s). Not tracing, the engine is left alone. "
-                "%d difference(s): %s",
+                "turnlens: this vLLM is not the one that the hooks were written for (%s). Not tracing, the engine is "
+                "left alone. %d difference(s): %s",
                 signatures.CHECKED_VERSION,
                 len(wrong),
                 "; ".join(wrong),
@@ -68,31 +67,41 @@ def traced(base: Any) -> Any:
         return base
 
 
+def make_recorder(scheduler: Any) -> "Recorder":
+    """One recorder for one scheduler, told what the engine is."""
+    from turnlens.tracing import Recorder
+
+    connector: Any = scheduler.connector
+    pool: Any = scheduler.kv_cache_manager.block_pool
+    cls: Any = scheduler.__class__
+    base: Any = getattr(cls, "_turnlens_base", cls)
+    return Recorder(
+        engine=os.environ.get("TURNLENS_ENGINE") or "vllm",
+        replica=_replica(scheduler),
+        pool_tokens=(pool.num_gpu_blocks - 1) * scheduler.block_size,  # one is vLLM's null block
+        unit_tokens=scheduler.block_size,
+        engine_version=signatures.resolve("vllm.version.__version__"),
+        policy="lru",
+        scheduler=base.__name__,
+        connector=type(connector).__name__ if connector is not None else "none",
+    )
+
+
 def attach(scheduler: Any) -> SchedulerTrace | None:
     """Give one scheduler its recorder and its hooks. None, and an untraced engine, where that fails."""
+    trace: SchedulerTrace | None = None
     try:
-        from vllm.version import __version__
-
-        from turnlens.tracing import Recorder
-
-        trace: SchedulerTrace | None = None
-        pool = scheduler.kv_cache_manager.block_pool
-        recorder = Recorder(
-            engine=os.environ.get("TURNLENS_ENGINE", "vllm"),
-            replica=_replica(scheduler),
-            pool_tokens=(pool.num_gpu_blocks - 1) * scheduler.block_size,  # one block is vLLM's null block
-            unit_tokens=scheduler.block_size,
-            engine_version=__version__,
-            policy="lru",
-        )
-        trace = SchedulerTrace(scheduler, recorder, external_tier(scheduler.connector))
+        trace = SchedulerTrace(scheduler, make_recorder(scheduler), external_tier(scheduler.connector))
         trace.install()
         watch_host_tier(trace, scheduler.connector)
     except Exception:
         log.exception("turnlens: could not attach to the scheduler; the engine runs untraced")
+        if trace is not None:
+            trace.stop()
         return None
+    pool = trace.blocks.pool
     log.info(
-        "turnlens: tracing %s (%d blocks of %d tokens)", type(scheduler).__qualname__, pool.num_gpu_blocks, scheduler.block_size
+        "turnlens: tracing %s (%d blocks of %d tokens)", type(scheduler).__name__, pool.num_gpu_blocks, scheduler.block_size
     )
     return trace
 
@@ -188,10 +197,12 @@ def _subclass(base: Any) -> Any:
 
     def update_requests_with_invalid_blocks(self: Any, requests: Any, *args: Any, **kwargs: Any) -> Any:
         listed = list(requests)  # a generator, which vLLM would use up
+        scheduled = kwargs.get("num_scheduled_tokens", args[1] if len(args) > 1 else {})
+        known = [request.num_computed_tokens - scheduled.get(request.request_id, 0) for request in listed]
         result = base._update_requests_with_invalid_blocks(self, listed, *args, **kwargs)
         if self._turnlens is not None:
             evicts = kwargs.get("evict_blocks", args[2] if len(args) > 2 else True)
-            self._turnlens.blocks_invalid(listed, result[0], asynchronous=not evicts)
+            self._turnlens.blocks_invalid(listed, known, result[0], asynchronous=not evicts)
         return result
 
     def handle_failed_recving(self: Any, failed_req_ids: Any) -> Any:

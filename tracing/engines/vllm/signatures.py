@@ -74,7 +74,7 @@ OFFLOADING: Mapping[str, str] = {
 
 def parameters_of(function: Any) -> str:
     """`self, a, *rest, b`: the names of the parameters, in order."""
-    marks = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
+    marks: dict[Any, str] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
     return ", ".join(marks.get(p.kind, "") + p.name for p in inspect.signature(function).parameters.values())
 
 

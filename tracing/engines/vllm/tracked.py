@@ -4,10 +4,10 @@ import os
 import re
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from turnlens.tracing import Turn
+    from turnlens.tracing import Recorder, Turn
 
 # vLLM hands its core the client's id plus "-" and eight hex digits (and "0_", "1_" in front where n > 1: kept, they tell
 # the samples apart).
@@ -64,6 +64,22 @@ class Flight:
 
     output: Any  # vLLM's SchedulerOutput: the same object comes back, and keeping it keeps its identity unique
     spans: list[Span]
+
+
+class Trace(Protocol):
+    """What the parts of a scheduler's trace need of the whole."""
+
+    recorder: "Recorder"
+    turns: dict[str, Tracked]
+
+    @property
+    def active(self) -> bool: ...
+
+    def find(self, request: Any) -> Tracked | None: ...
+
+    def patch(self, part: Any, name: str, replacement: Any) -> None: ...
+
+    def fault(self, hook: str, *args: Any) -> None: ...
 
 
 class InFlight:

@@ -1,0 +1,82 @@
+"""A request while it is being served."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from turnlens.tracing import Turn
+from turnlens.tracing.engines.reference.prompts import Point, Request, points_of
+from turnlens.tracing.engines.reference.tree import Node
+from turnlens.tracing.engines.reference.truth import TurnBook
+
+
+class Phase(Enum):
+    """Where a request is. A request that captures is finished for its user; its KV is still held."""
+
+    FRONTEND = "frontend"
+    WAITING = "waiting"
+    RESTORING = "restoring"
+    RUNNING = "running"
+    CAPTURING = "capturing"
+    DONE = "done"
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """One request's state. Positions and counts are tokens."""
+
+    request: Request
+    arrived_ns: int
+    node: Node  # the deepest snapshot that it stands on, pinned
+    points: tuple[Point, ...]  # of the prompt and, last, of the output
+    book: TurnBook
+    turn: Turn | None = None
+    phase: Phase = Phase.FRONTEND
+    held: int = 0  # KV is allocated up to this position
+    done: int = 0  # computed, or found, up to this position
+    generated: int = 0
+    hit: int = 0  # of the running attempt: found on the device, leases not included
+    lease: int = 0
+    restored_end: int = 0
+    consumed: bool = False  # the attempt has taken its first step
+    readmit: bool = False  # the next admission belongs to the same attempt: its restore failed
+    preempted: bool = False
+    fault_spent: bool = False
+    lookup_seconds: float = 0.0  # to be spent in its next step
+    scheduler_ns: int = 0
+    admitted_ns: int | None = None
+    first_token_ns: int | None = None
+
+    @classmethod
+    def of(cls, request: Request, arrived_ns: int, root: Node) -> "Run":
+        points = points_of((*request.messages, request.output))
+        return cls(request, arrived_ns, root, points, TurnBook.of(points[-2].end))
+
+    @property
+    def id(self) -> str:
+        return self.request.request_id
+
+    @property
+    def prompt(self) -> int:
+        return self.points[-2].end
+
+    @property
+    def prompt_points(self) -> tuple[Point, ...]:
+        return self.points[:-1]
+
+    @property
+    def goal(self) -> int:
+        """Up to where the model must have run for the next token: the prompt, and the output so far."""
+        return self.prompt + self.generated
+
+    @property
+    def decoding(self) -> bool:
+        """Only the last token is to be run. (After a preemption in mid-output there is more.)"""
+        return self.generated > 0 and self.goal - self.done == 1
+
+    @property
+    def private(self) -> int:
+        """KV that no snapshot holds yet [tokens]."""
+        return max(0, self.held - self.node.end)
+
+    def __repr__(self) -> str:
+        return f"<Run {self.id} {self.phase.value} {self.done}/{self.goal}>"

@@ -1,0 +1,151 @@
+"""What really happened to each turn, kept by the engine itself, token by token and without the recorder.
+
+A test compares it with the recorder's ledger. Therefore nothing here is shared with ``turnlens.tracing.ledger``: a prompt is an
+array with one byte a position, not a list of intervals.
+"""
+
+from dataclasses import dataclass, field
+from itertools import groupby
+
+NOTHING, HIT, RESTORED, COMPUTED = range(4)
+_NAMES = {NOTHING: "unobserved", HIT: "hit", RESTORED: "restored"}
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Why a prefix key cannot be found on the device: ``cause`` as ``class.detail``, ``key`` of the snapshot concerned, ``by``
+    the request that needed the room (or that was to publish it), and when [ns]."""
+
+    cause: str
+    key: bytes
+    by: str | None
+    at_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class TurnTruth:
+    """One turn as the engine served it. Counts are tokens, times nanoseconds; ``segments`` are (start, end, source) with the
+    sources of the model. ``missing`` tells why the device did not hold more, as of the admission that the coverage stands on;
+    None where the whole seen prefix was there."""
+
+    request_id: str
+    conversation_id: str | None
+    prompt_tokens: int
+    output_tokens: int
+    segments: tuple[tuple[int, int, str], ...]
+    hit: int
+    restored: int
+    computed: int
+    recomputed: int
+    new: int
+    unobserved: int
+    seen: int
+    work_hit: int
+    work_restored: int
+    work_computed: int
+    self_recovered: int
+    attempts: int
+    retries: int
+    status: str
+    complete: bool
+    verdict: str
+    missing: Loss | None
+    arrived_ns: int
+    frontend_ns: int
+    queue_ns: int | None
+    ttft_ns: int | None
+    total_ns: int
+
+
+@dataclass(slots=True)
+class TurnBook:
+    """The open account of one turn. ``held`` is the running attempt's prompt, ``own`` what earlier attempts held."""
+
+    prompt: int
+    held: bytearray
+    own: bytearray
+    coverage: bytes | None = None
+    seen: int = 0
+    reached: int = 0
+    attempts: int = 0
+    retries: int = 0
+    work: dict[int, int] = field(default_factory=lambda: {HIT: 0, RESTORED: 0, COMPUTED: 0})
+    self_recovered: int = 0
+    missing: Loss | None = None
+
+    @classmethod
+    def of(cls, prompt: int) -> "TurnBook":
+        return cls(prompt, bytearray(prompt), bytearray(prompt))
+
+    def admitted(self) -> None:
+        """A new attempt."""
+        self.attempts += 1
+        self.held = bytearray(self.prompt)
+
+    def consumed(self, start: int, device_end: int, restored_end: int) -> None:
+        """The attempt's first step starts at ``start``: what lies before it was used, from the device and then restored."""
+        device_end, restored_end = min(device_end, start, self.prompt), min(restored_end, start, self.prompt)
+        for at in range(device_end) if any(self.own) else ():
+            if self.own[at]:  # its own from before: no new hit
+                self.held[at] = self.own[at]
+                self.self_recovered += 1
+            else:
+                self.held[at] = HIT
+                self.work[HIT] += 1
+                self.reached = max(self.reached, at + 1)
+        if not any(self.own):
+            self.held[:device_end] = bytes([HIT]) * device_end
+            self.work[HIT] += device_end
+            self.reached = max(self.reached, device_end)
+        if restored_end > device_end:
+            self.held[device_end:restored_end] = bytes([RESTORED]) * (restored_end - device_end)
+            self.work[RESTORED] += restored_end - device_end
+            self.reached = max(self.reached, restored_end)
+
+    def computed(self, start: int, end: int) -> None:
+        """The model ran these positions, as far as they are the prompt's."""
+        start, end = min(start, self.prompt), min(end, self.prompt)
+        self.held[start:end] = bytes([COMPUTED]) * (end - start)
+        self.work[COMPUTED] += end - start
+
+    def prompt_done(self) -> None:
+        """The first token came: the coverage is this attempt's."""
+        if self.coverage is None:
+            self.coverage = bytes(self.held)
+
+    def preempted(self) -> None:
+        for at in range(self.prompt):
+            if self.held[at]:
+                self.own[at] = self.held[at]
+
+    def segments(self) -> tuple[tuple[int, int, str], ...]:
+        """Runs of one source over the whole prompt; computed positions are cut at S."""
+        found: list[tuple[int, int, str]] = []
+        at = 0
+        for code, run in groupby(self.final()):
+            end = at + len(list(run))
+            if code != COMPUTED:
+                found.append((at, end, _NAMES[code]))
+            else:
+                cut = min(max(at, self.seen_tokens), end)
+                found += [(a, b, name) for a, b, name in ((at, cut, "recomputed"), (cut, end, "new")) if a < b]
+            at = end
+        return tuple(found)
+
+    def final(self) -> bytes:
+        """The coverage, or the last attempt's where no first token came."""
+        return self.coverage if self.coverage is not None else bytes(self.held)
+
+    @property
+    def seen_tokens(self) -> int:
+        """S [tokens]: what was known at the first admission, or proved by what was used."""
+        return max(self.seen, self.reached)
+
+    def verdict(self, hit: int, restored: int, recomputed: int, unobserved: int) -> str:
+        if unobserved:
+            return "incomplete"
+        if not self.seen_tokens:
+            return "cold"
+        if recomputed >= max(hit, restored):
+            return "recomputed"
+        return "restored" if restored >= hit else "hit"
