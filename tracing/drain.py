@@ -204,10 +204,15 @@ class Drain:
             state.end_prefill()
         retries = state.ledger.retries
         state.ledger.admitted(hit, offered, lease, session=min(hit, state.session_tokens))
+        if not state.ledger.prompt_done:
+            state.local_tokens = local or 0
         device = hit + lease
         if missing is not None:
             state.missing[device] = self._text(missing)
         key = state.missing_key(device)
+        if not state.ledger.prompt_done:
+            state.find_pieces(self._ghost, device, key if missing is not None else "")
+            key = next((piece.key for piece in state.pieces if piece.end > device), key)
         entry = self._ghost.get(key) if key else None
         explained = [span_of(entry.fate)] if entry and entry.fate and entry.fate.kind != "committed" else []
         facts: dict[str, Value] = {

@@ -32,13 +32,14 @@ def span_of(fate: Fate) -> SpanContext:
 class Entry:
     """One prefix key: which turn brought it, when it was first seen and last used, and its latest fates."""
 
-    __slots__ = ("fate", "owner", "published", "seen_ns", "tokens", "used_ns")
+    __slots__ = ("fate", "owner", "published", "seen_ns", "tokens", "used_ns", "whole")
 
     def __init__(self, owner: str, seen_ns: int, tokens: int) -> None:
         self.owner = owner
         self.seen_ns = seen_ns
         self.used_ns = seen_ns
         self.tokens = tokens
+        self.whole = False  # a snapshot that brings its whole prefix back by itself, not one block of a chain
         self.published: Fate | None = None
         self.fate: Fate | None = None  # the latest on the device
 
@@ -87,9 +88,10 @@ class Ghost:
             entry.used_ns = max(entry.used_ns, at_ns)
             self._entries.move_to_end(key)
 
-    def published(self, key: str, fate: Fate, owner: str, tokens: int = 0) -> None:
+    def published(self, key: str, fate: Fate, owner: str, tokens: int = 0, whole: bool = False) -> None:
         """A publish of this key ended: ``committed``, or not."""
         entry = self.saw(key, owner, fate.at_ns, tokens)
+        entry.whole |= whole
         if fate.kind == "committed":
             entry.published = fate
             if owner:

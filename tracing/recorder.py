@@ -278,11 +278,11 @@ class Recorder:
         return True
 
     def finish(self, turn: Turn, at_ns: int | None, status: str, output_tokens: int | None) -> None:
-        """A turn's end. Kept on the turn too, so that a full buffer delays it instead of leaving the turn open for ever."""
+        """A turn's end. Where the buffer has no room for it, it stays on the turn, or the turn would be open for ever."""
         when = self.now_ns() if at_ns is None else at_ns
-        if turn.finish_record is None:
+        if not self.put(handles.FINISHED, when, turn, (status, output_tokens), _HEADROOM):
             turn.finish_record = (when, status, output_tokens)
-        self.put(handles.FINISHED, when, turn, (status, output_tokens), _HEADROOM)
+            self._ends_lost = True
 
     def wake(self) -> None:
         """Drain now instead of at the next poll."""
@@ -326,7 +326,6 @@ class Recorder:
         if lost != self._lost_seen:
             self._metrics.dropped("buffer", lost - self._lost_seen)
             self._lost_seen = lost
-            self._ends_lost = True
             self._drain.dropped(len(self._buffer))
 
     def _ship(self) -> None:

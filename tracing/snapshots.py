@@ -65,7 +65,7 @@ class Snapshots:
         error = f"publish failed: {reason}" if outcome == "failed" else None
         context = self._emit(conventions.PUBLISH, owner, turn, start_ns, at_ns, facts, error=error)
         fate = Fate(outcome, tier, at_ns, context.trace_id, context.span_id)
-        self._ghost.published(text, fate, turn.id if turn else "", tokens)
+        self._ghost.published(text, fate, turn.id if turn else "", tokens, whole=True)
         self._metrics.publish(tier, outcome, 1)
 
     def published(

@@ -2,15 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanContext
 
 from turnlens.tracing import conventions
-from turnlens.tracing.ghost import Ghost, Provider, span_of
+from turnlens.tracing.ghost import Entry, Ghost, Provider, span_of
 from turnlens.tracing.keys import ReusePoints
-from turnlens.tracing.ledger import Accounts, Ledger
+from turnlens.tracing.ledger import RESTORED, Accounts, Ledger
 from turnlens.tracing.spans import SpanFactory, Value
 
 if TYPE_CHECKING:
@@ -76,6 +76,16 @@ class Surroundings:
         }
 
 
+class Piece(NamedTuple):
+    """A span of a prompt that one snapshot stands for: up to ``end`` it was there, or its loss explains why it was not."""
+
+    end: int
+    key: str
+    turn_id: str
+    seen_ns: int
+    used_ns: int
+
+
 @dataclass(slots=True)
 class TurnState:
     """One open turn. Only the draining thread touches it."""
@@ -92,8 +102,10 @@ class TurnState:
     basis: str = "none"
     seen_since_ns: int = 0
     session_tokens: int = 0
+    local_tokens: int = 0  # usable on the device at the admission that counts, whether used or not
     providers: list[Provider] = field(default_factory=list[Provider])
     missing: dict[int, str] = field(default_factory=dict[int, str])  # position -> first missing key, as the engine said
+    pieces: list[Piece] = field(default_factory=list[Piece])  # of engines with whole snapshots, at the admission that counts
     waiting_since_ns: int = 0
     admitted_ns: int | None = None
     first_token_ns: int | None = None
@@ -187,6 +199,34 @@ class TurnState:
             ghost.used(key, at_ns)
         self.marked = max(self.marked, upto)
 
+    def find_pieces(self, ghost: Ghost, device: int, named: str) -> None:
+        """For engines whose snapshots each bring back a whole prefix: what stood for which span of the prompt at an admission.
+
+        Up to ``device`` the snapshot that was found. Beyond it every snapshot of the seen prefix is gone, and the one that went
+        last (or the one that the engine named) explains all positions up to its own end: until then they were a hit."""
+        points = self.begin.points
+        known = points.count(self.seen or 0) if points is not None else 0
+        if points is None or known == 0:
+            return
+        entries = [ghost.get(points.key(index)) for index in range(known)]
+        last = entries[-1]
+        if last is None or not last.whole:
+            return
+        self.pieces = []
+        at = points.count(device)
+        if at:
+            self._add_piece(points, entries, at - 1)
+        while at < known:
+            by_engine = [index for index in range(at, known) if points.key(index) == named]
+            gone = by_engine[0] if by_engine else max(range(at, known), key=lambda index: _gone_ns(entries[index]))
+            self._add_piece(points, entries, gone)
+            at = gone + 1
+
+    def _add_piece(self, points: ReusePoints, entries: list[Entry | None], index: int) -> None:
+        entry = entries[index]
+        if entry is not None:
+            self.pieces.append(Piece(points.end(index), points.key(index), entry.owner, entry.seen_ns, entry.used_ns))
+
     def missing_key(self, position: int) -> str:
         """The first key past a position: what the engine named, or the prompt's own."""
         if position in self.missing:
@@ -260,7 +300,8 @@ class TurnState:
     # -- the end ----------------------------------------------------------------------------------------------------------
 
     def segments(self, accounts: Accounts) -> dict[str, Value]:
-        """The partition as arrays: the ledger's segments, cut where another turn provided the prefix."""
+        """The partition as arrays: the ledger's segments, cut where another turn provided the prefix and where the usable local
+        copy of a restored span ended."""
         starts: list[int] = []
         ends: list[int] = []
         sources: list[str] = []
@@ -272,13 +313,15 @@ class TurnState:
         for segment in accounts.segments:
             at = segment.start
             while at < segment.end:
-                provider = next((item for item in self.providers if item.end > at), None)
+                provider: Piece | Provider | None = next((item for item in self.pieces or self.providers if item.end > at), None)
                 upto = min(segment.end, provider.end) if provider else segment.end
+                if segment.label.source == RESTORED and at < self.local_tokens < upto:
+                    upto = self.local_tokens  # restored although it was there, and restored because it was not
                 starts.append(at)
                 ends.append(upto)
                 sources.append(segment.label.source)
                 origins.append(segment.label.origin)
-                keys.append(self.missing_key(at))
+                keys.append(provider.key if isinstance(provider, Piece) else self.missing_key(at))
                 providers.append(provider.turn_id if provider else "")
                 provided.append(provider.seen_ns if provider else 0)
                 used.append(provider.used_ns if provider else 0)
@@ -330,3 +373,8 @@ class TurnState:
         self.ledger.retried()
         if len(self.retry_reasons) < _RETRY_REASONS:
             self.retry_reasons.append(reason)
+
+
+def _gone_ns(entry: Entry | None) -> int:
+    """When a snapshot was lost, or was not made; -1 where no event says so."""
+    return entry.fate.at_ns if entry is not None and entry.fate is not None and entry.fate.kind != "committed" else -1

@@ -9,13 +9,14 @@ import pyarrow as pa
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.id_generator import IdGenerator
 from prometheus_client import CollectorRegistry
 
 from turnlens.collectors import arriving
 from turnlens.collectors.decode import decode_traces
 from turnlens.queries import readonly, schema
 from turnlens.queries.readonly import Parameters
-from turnlens.tracing import Recorder
+from turnlens.tracing import Recorder, Turn
 
 START_NS = 1_790_000_000_000_000_000  # a fixed beginning, so that golden output does not move
 
@@ -45,6 +46,21 @@ class MemoryStore:
         self.connection.close()
 
 
+class CountingIds(IdGenerator):
+    """1, 2, 3, ...: output with ids in it can be compared."""
+
+    def __init__(self) -> None:
+        self._traces = self._spans = 0
+
+    def generate_trace_id(self) -> int:
+        self._traces += 1
+        return self._traces
+
+    def generate_span_id(self) -> int:
+        self._spans += 1
+        return self._spans
+
+
 class Scene:
     """A recorder whose clock is the test's: ``at(seconds)`` gives the wall time [ns] of a moment of the scene."""
 
@@ -53,12 +69,48 @@ class Scene:
         self.registry = CollectorRegistry()
         settings: dict[str, Any] = {"engine": "test", "replica": "r0", "unit_tokens": 16, "started_ns": START_NS}
         self.recorder = Recorder(
-            **(settings | facts), exporter=self.exporter, gauge_exporter=None, registry=self.registry, wait_when_full=True
+            **(settings | facts),
+            exporter=self.exporter,
+            gauge_exporter=None,
+            registry=self.registry,
+            ids=CountingIds(),
+            wait_when_full=True,
         )
 
     @staticmethod
     def at(seconds: float) -> int:
         return START_NS + round(seconds * 1e9)
+
+    def serve(
+        self,
+        name: str,
+        conversation: str | None,
+        prompt: int,
+        keys: Sequence[str],
+        start: float,
+        hit: int = 0,
+        *,
+        first: float | None = None,
+        wait: float = 0.1,
+        compute_from: int | None = None,
+        publish: Sequence[str] = (),
+        parent: str | None = None,
+        admit: dict[str, Any] | None = None,
+        **facts: Any,
+    ) -> Turn:
+        """A plain turn: arrives at ``start``, is admitted ``wait`` later, first token at ``first`` (a second after), publishes
+        blocks, ends a second after its first token."""
+        first = start + 1 if first is None else first
+        turn = self.recorder.turn(
+            name, conversation_id=conversation, prompt_tokens=prompt, prefix=keys, prefix_at=16, at_ns=self.at(start), **facts
+        )
+        turn.admitted(hit, **(admit or {}), at_ns=self.at(start + wait))
+        turn.computed(hit if compute_from is None else compute_from, prompt, at_ns=self.at(first))
+        turn.first_token(at_ns=self.at(first))
+        if publish:
+            self.recorder.published(publish, 16, parent_key=parent, turn=turn, at_ns=self.at(first))
+        turn.finished("stop", output_tokens=10, at_ns=self.at(first + 1))
+        return turn
 
     def spans(self) -> Sequence[ReadableSpan]:
         assert self.recorder.flush(10)

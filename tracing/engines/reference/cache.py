@@ -1,4 +1,4 @@
-"""The engine's KV memory: slots, the token pool, evictions, leases and the host tier. It knows no scheduling and no durations."""
+"""The engine's KV memory: slots, the token pool, evictions, leases and the host tier. No scheduling, no durations."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -32,6 +32,15 @@ class Found:
         return self.copies[-1].end if self.copies else self.node.end
 
 
+@dataclass(slots=True, eq=False)
+class Claim:
+    """A lease on a run of snapshots, the deepest first."""
+
+    nodes: list[Node]
+    until_ns: int
+    handle: Lease | None = None
+
+
 class Cache:
     """Slots and tokens, and who holds them. Requests hold KV up to ``run.held``: what lies past their snapshot is their own."""
 
@@ -45,7 +54,7 @@ class Cache:
         self._now = now
         self._seen: set[bytes] = set()  # prefixes that were computed, or whose publish ended
         self._losses: dict[bytes, Loss] = {}  # by the key at the end of the segment that cannot be found
-        self._leases: dict[Node, Lease | None] = {}
+        self._claims: list[Claim] = []
 
     @property
     def free_tokens(self) -> int:
@@ -63,7 +72,7 @@ class Cache:
             return Found(self.tree.root, 0, [])
         node = self.tree.find(run.prompt_points)
         unleased = node
-        while unleased.leased_until_ns is not None and unleased.parent is not None:
+        while unleased.leased and unleased.parent is not None:
             unleased = unleased.parent
         return Found(node, node.end - unleased.end, self.host.offer(run.prompt_points, node.end))
 
@@ -80,11 +89,19 @@ class Cache:
         """A request holds this prefix by now."""
         self._seen.update(point.key for point in points if start < point.end <= end)
 
-    def missing(self, run: Run, device_end: int) -> Loss | None:
-        """Why the device holds nothing past this position of a prompt, or None where there is nothing more or nothing is known."""
-        after = next((point for point in run.prompt_points if point.end > device_end), None)
+    def missing(self, run: Run) -> Loss | None:
+        """Why the device holds no more of an admitted prompt, or None where it holds all or nothing is known."""
+        if run.request.cache_disabled:
+            return None
+        after = next((point for point in run.prompt_points if point.end > run.device_end), None)
         loss = self._losses.get(after.key) if after is not None else None
         return loss if loss is not None and self.tree.get(loss.key) is None else None
+
+    def use(self, found: Found) -> None:
+        """A request was admitted with this: its leases are consumed, its snapshots are the latest used."""
+        for claim in [claim for claim in self._claims if found.node in claim.nodes]:
+            self._release(claim, "consumed")
+        self.tree.touch(found.node)
 
     # -- holding KV -------------------------------------------------------------------------------------------------------
 
@@ -111,16 +128,17 @@ class Cache:
     def make_room(self, tokens: int, run: Run) -> bool:
         """Free this many tokens by giving up leaves that are not in use, then leases. False where that is not enough."""
         while self.free_tokens < tokens:
-            leaf = self._policy.leaf(self.tree) or self._revocable(leaf=True)
-            if leaf is None:
+            leaf = self._policy.leaf(self.tree)
+            if leaf is not None:
+                self._evict(leaf, "memory", run)
+            elif not self._revoke():
                 return False
-            self._evict(leaf, "memory", run)
         return True
 
     # -- snapshots --------------------------------------------------------------------------------------------------------
 
-    def worth_a_slot(self, run: Run, at: int) -> str | None:
-        """Whether a snapshot at a request's reuse point is to be taken: None, or the reason why not."""
+    def not_worth_a_slot(self, run: Run, at: int) -> str | None:
+        """The reason why no snapshot is to be taken at a request's reuse point, or None where one is."""
         point = run.points[at]
         span = point.end - self.tree.find(run.points[:at]).end
         return "min_span" if span < self._config.min_span_tokens else None
@@ -134,7 +152,9 @@ class Cache:
             node, before = self.tree.insert(points), run.node
             self.stand_on(run, node)
             while len(self.tree) > self._config.slots:
-                victim = self._policy.victim(self.tree, spare=node) or self._revocable(leaf=False)
+                victim = self._policy.victim(self.tree, spare=node)
+                if victim is None and self._revoke():
+                    continue
                 if victim is None:
                     self.stand_on(run, before)
                     self._take_back(node)
@@ -143,52 +163,56 @@ class Cache:
         else:
             self.stand_on(run, node)
             self.tree.touch(node)
+        self._seen.add(node.key)
         self._losses.pop(node.key, None)  # points that its edge passes over keep their story: they cannot be used alone
         return True
 
-    def skipped(self, run: Run, at: int, cause: str) -> None:
-        """A snapshot was not taken, or not yet."""
+    def not_published(self, run: Run, at: int, why: str) -> None:
+        """A snapshot was not taken, or is not there yet (``pending``)."""
         key = run.points[at].key
         if not self.tree.holds(key):
-            self._losses[key] = Loss(cause, key, run.id, self._now())
-        if cause != "not_published.pending":
+            self._losses[key] = Loss(f"not_published.{why}", key, run.id, self._now())
+        if why != "pending":
             self._seen.add(key)
-
-    def mark_seen(self, key: bytes) -> None:
-        self._seen.add(key)
 
     # -- leases -----------------------------------------------------------------------------------------------------------
 
-    def lease(self, run: Run, until_ns: int) -> Node:
-        """Keep what a finished request left, for a time."""
+    def lease(self, run: Run, until_ns: int) -> Claim:
+        """Keep what a finished request left, for a time: its snapshot, and those above that nobody else builds on."""
+        for old in [old for old in self._claims if run.node in old.nodes]:
+            self._release(old, "renewed")
         node = run.node
-        if node in self._leases:
-            self.release(node, "renewed")
-        node.leased_until_ns = until_ns
-        self._leases[node] = self._tracer.lease(run, node.key, node.end - node.start, until_ns)
-        return node
+        claim = Claim([node], until_ns)
+        while node.parent is not None and node.parent.edge and len(node.parent.children) == 1 and not node.parent.leased:
+            node = node.parent
+            claim.nodes.append(node)
+        for node in claim.nodes:
+            node.leased = True
+        claim.handle = self._tracer.lease(run, claim.nodes[0].key, claim.nodes[0].end - claim.nodes[-1].start, until_ns)
+        self._claims.append(claim)
+        return claim
 
-    def release(self, node: Node, reason: str) -> None:
-        """A lease ends; the snapshot becomes one like any other."""
-        if node.leased_until_ns is not None:
-            node.leased_until_ns = None
-            self._tracer.released(self._leases.pop(node, None), reason)
+    def expire(self, claim: Claim) -> None:
+        """A lease runs out. Where nobody has used it, what it kept goes, and is not copied anywhere."""
+        if claim in self._claims:
+            self._release(claim, "expired")
+            for node in claim.nodes:
+                if not node.children and node.free:
+                    self._evict(node, "lease_expired", None)
 
-    def expire(self, node: Node) -> None:
-        """A lease runs out. Nobody has used it, so what it kept goes, and is not copied anywhere."""
-        if node.leased_until_ns is None or node.leased_until_ns > self._now():
-            return
-        self.release(node, "expired")
-        if not node.children and node.free:
-            self._evict(node, "lease_expired", None)
+    def _release(self, claim: Claim, reason: str) -> None:
+        """A lease ends; its snapshots become ones like any other."""
+        self._claims.remove(claim)
+        for node in claim.nodes:
+            node.leased = False
+        self._tracer.released(claim.handle, reason)
 
-    def _revocable(self, leaf: bool) -> Node | None:
-        """The leased snapshot whose lease is given up when nothing else is left."""
-        leased = [node for node in self._leases if not node.pins and len(node.children) <= (0 if leaf else 1)]
-        found = min(leased, key=lambda node: (len(node.children), node.used), default=None)
-        if found is not None:
-            self.release(found, "revoked")
-        return found
+    def _revoke(self) -> bool:
+        """Give up the oldest lease that no request stands on, when nothing else is left. False where there is none."""
+        claim = next((claim for claim in self._claims if not any(node.pins for node in claim.nodes)), None)
+        if claim is not None:
+            self._release(claim, "revoked")
+        return claim is not None
 
     # -- evictions --------------------------------------------------------------------------------------------------------
 

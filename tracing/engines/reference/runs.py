@@ -1,12 +1,12 @@
 """A request while it is being served."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from turnlens.tracing import Turn
 from turnlens.tracing.engines.reference.prompts import Point, Request, points_of
 from turnlens.tracing.engines.reference.tree import Node
-from turnlens.tracing.engines.reference.truth import TurnBook
+from turnlens.tracing.engines.reference.truth import COMPUTED, HIT, RESTORED, SOURCES, TurnBook, TurnTruth, verdict
 
 
 class Phase(Enum):
@@ -40,7 +40,8 @@ class Run:
     consumed: bool = False  # the attempt has taken its first step
     readmit: bool = False  # the next admission belongs to the same attempt: its restore failed
     preempted: bool = False
-    fault_spent: bool = False
+    fault: str | None = None  # what is to go wrong with the next restore
+    faults: list[str] = field(default_factory=list[str])  # what did go wrong
     lookup_seconds: float = 0.0  # to be spent in its next step
     scheduler_ns: int = 0
     admitted_ns: int | None = None
@@ -49,7 +50,8 @@ class Run:
     @classmethod
     def of(cls, request: Request, arrived_ns: int, root: Node) -> "Run":
         points = points_of((*request.messages, request.output))
-        return cls(request, arrived_ns, root, points, TurnBook.of(points[-2].end))
+        root.pins += 1
+        return cls(request, arrived_ns, root, points, TurnBook.of(points[-2].end), fault=request.restore_fault)
 
     @property
     def id(self) -> str:
@@ -62,6 +64,11 @@ class Run:
     @property
     def prompt_points(self) -> tuple[Point, ...]:
         return self.points[:-1]
+
+    @property
+    def device_end(self) -> int:
+        """Prefix that the running attempt found on the device."""
+        return self.hit + self.lease
 
     @property
     def goal(self) -> int:
@@ -77,6 +84,41 @@ class Run:
     def private(self) -> int:
         """KV that no snapshot holds yet [tokens]."""
         return max(0, self.held - self.node.end)
+
+    def truth(self, status: str, now_ns: int) -> TurnTruth:
+        """What happened, at the turn's end."""
+        book = self.book
+        segments = book.segments()
+        sums: dict[str, int] = dict.fromkeys(SOURCES, 0)
+        for start, end, source in segments:
+            sums[source] += end - start
+        first = self.first_token_ns
+        return TurnTruth(
+            request_id=self.id,
+            conversation_id=self.request.conversation_id,
+            prompt_tokens=self.prompt,
+            output_tokens=self.generated,
+            segments=segments,
+            computed=sums["recomputed"] + sums["new"],
+            **sums,
+            seen=book.seen_tokens,
+            work_hit=book.work[HIT],
+            work_restored=book.work[RESTORED],
+            work_computed=book.work[COMPUTED],
+            self_recovered=book.self_recovered,
+            attempts=book.attempts,
+            retries=book.retries,
+            status=status,
+            complete=not sums["unobserved"],
+            verdict=verdict(sums, book.seen_tokens),
+            missing=book.missing,
+            restore_faults=tuple(self.faults),
+            arrived_ns=self.arrived_ns,
+            frontend_ns=self.scheduler_ns - self.arrived_ns,
+            queue_ns=None if self.admitted_ns is None else self.admitted_ns - self.scheduler_ns,
+            ttft_ns=None if first is None else first - self.arrived_ns,
+            total_ns=now_ns - self.arrived_ns,
+        )
 
     def __repr__(self) -> str:
         return f"<Run {self.id} {self.phase.value} {self.done}/{self.goal}>"

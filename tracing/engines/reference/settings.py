@@ -3,8 +3,8 @@
 Nothing here is read from the machine it runs on: the engine spends virtual time only.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 # Named ways in which a load from the host tier can go wrong, as a request may ask for them.
 RESTORE_FAULTS = ("corrupt", "partial", "timeout")
@@ -49,6 +49,7 @@ class EngineConfig:
     pool_tokens: int = 256_000
     max_running: int = 4  # requests admitted at a time, those that wait for a restore included
     chunk_tokens: int = 2_048  # prompt tokens of all requests in one step
+    request_chunk_tokens: int = 2_048  # of these, of one request: what is left over lets short prompts pass by long ones
     min_span_tokens: int = 0  # a snapshot that would add fewer tokens than this is not taken
     max_captures: int = 4  # captures of finished turns at a time; past that a turn's end is not published
     host_tokens: int = 0  # 0: no host tier
@@ -60,7 +61,7 @@ class EngineConfig:
     costs: Costs = field(default_factory=Costs)
 
     def __post_init__(self) -> None:
-        for name in ("slots", "pool_tokens", "max_running", "chunk_tokens", "decode_burst_tokens"):
+        for name in ("slots", "pool_tokens", "max_running", "chunk_tokens", "request_chunk_tokens", "decode_burst_tokens"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
         for name in ("min_span_tokens", "max_captures", "host_tokens"):
@@ -69,28 +70,22 @@ class EngineConfig:
         if not 0.0 <= self.restore_failure_ratio <= 1.0:
             raise ValueError(f"restore_failure_ratio must lie in [0, 1], not {self.restore_failure_ratio}")
 
+    def facts(self) -> dict[str, Any]:
+        """What a recorder has to be told: ``Recorder(**config.facts(), wait_when_full=True, ...)``. Prefixes match at
+        snapshots, wherever these are, so the unit is one token."""
+        return {
+            "engine": "reference",
+            "replica": self.replica,
+            "slots": self.slots,
+            "pool_tokens": self.pool_tokens,
+            "unit_tokens": 1,
+            "policy": self.policy,
+            "max_running": self.max_running,
+            "min_span_tokens": self.min_span_tokens,
+            "host_tokens": self.host_tokens,
+        }
 
-@dataclass(frozen=True, slots=True)
-class EngineFacts:
-    """What a recorder has to be told of this engine, by the names of ``Recorder``'s parameters."""
 
-    engine: str
-    replica: str
-    slots: int
-    pool_tokens: int
-    unit_tokens: int
-    policy: str
-    attributes: Mapping[str, int]
-
-
-def engine_facts(config: EngineConfig) -> EngineFacts:
-    """The facts of one engine, for ``Recorder(...)``. Prefixes match at snapshots, anywhere: the unit is one token."""
-    return EngineFacts(
-        engine="reference",
-        replica=config.replica,
-        slots=config.slots,
-        pool_tokens=config.pool_tokens,
-        unit_tokens=1,
-        policy=config.policy,
-        attributes={"max_running": config.max_running, "min_span_tokens": config.min_span_tokens, "host_tokens": config.host_tokens},
-    )
+def engine_facts(config: EngineConfig) -> dict[str, Any]:
+    """The same as :meth:`EngineConfig.facts`."""
+    return config.facts()

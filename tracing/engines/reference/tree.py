@@ -12,9 +12,9 @@ from turnlens.tracing.engines.reference.prompts import Point
 
 class Node:
     """One snapshot. ``edge`` are the reuse points past the parent, its own last. ``pins`` counts the requests that stand on it,
-    ``used`` orders nodes by their last use, ``leased_until_ns`` is the end of a lease or None."""
+    ``used`` orders nodes by their last use, ``leased`` says that a lease keeps it."""
 
-    __slots__ = ("children", "edge", "leased_until_ns", "parent", "pins", "used")
+    __slots__ = ("children", "edge", "leased", "parent", "pins", "used")
 
     def __init__(self, parent: "Node | None", edge: tuple[Point, ...], used: int) -> None:
         self.parent = parent
@@ -22,7 +22,7 @@ class Node:
         self.children: list[Node] = []
         self.pins = 0
         self.used = used
-        self.leased_until_ns: int | None = None
+        self.leased = False
 
     @property
     def end(self) -> int:
@@ -41,7 +41,7 @@ class Node:
     @property
     def free(self) -> bool:
         """Not in use by a request and not leased."""
-        return not self.pins and self.leased_until_ns is None
+        return not self.pins and not self.leased
 
     def __repr__(self) -> str:
         return f"<Node {self.start}-{self.end} pins={self.pins} children={len(self.children)}>"
@@ -97,7 +97,9 @@ class SnapshotTree:
         if not edge:
             raise KeyError("this snapshot exists")
         node = Node(parent, edge, 0)
-        below = next((child for child in parent.children if len(child.edge) > len(edge) and child.edge[len(edge) - 1] == edge[-1]), None)
+        below = next(
+            (child for child in parent.children if len(child.edge) > len(edge) and child.edge[len(edge) - 1] == edge[-1]), None
+        )
         if below is not None:
             parent.children.remove(below)
             below.parent, below.edge = node, below.edge[len(edge) :]

@@ -4,10 +4,12 @@ A test compares it with the recorder's ledger. Therefore nothing here is shared 
 array with one byte a position, not a list of intervals.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
 
 NOTHING, HIT, RESTORED, COMPUTED = range(4)
+SOURCES = ("hit", "restored", "recomputed", "new", "unobserved")
 _NAMES = {NOTHING: "unobserved", HIT: "hit", RESTORED: "restored"}
 
 
@@ -50,6 +52,7 @@ class TurnTruth:
     complete: bool
     verdict: str
     missing: Loss | None
+    restore_faults: tuple[str, ...]
     arrived_ns: int
     frontend_ns: int
     queue_ns: int | None
@@ -83,7 +86,9 @@ class TurnBook:
         self.held = bytearray(self.prompt)
 
     def consumed(self, start: int, device_end: int, restored_end: int) -> None:
-        """The attempt's first step starts at ``start``: what lies before it was used, from the device and then restored."""
+        """The attempt's first step starts at ``start``: what lies before it was used, from the device and then restored.
+
+        What this turn itself had before proves nothing about others: it is left out of S."""
         device_end, restored_end = min(device_end, start, self.prompt), min(restored_end, start, self.prompt)
         for at in range(device_end) if any(self.own) else ():
             if self.own[at]:  # its own from before: no new hit
@@ -100,7 +105,8 @@ class TurnBook:
         if restored_end > device_end:
             self.held[device_end:restored_end] = bytes([RESTORED]) * (restored_end - device_end)
             self.work[RESTORED] += restored_end - device_end
-            self.reached = max(self.reached, restored_end)
+            foreign = self.own.rfind(NOTHING, device_end, restored_end)
+            self.reached = max(self.reached, foreign + 1)
 
     def computed(self, start: int, end: int) -> None:
         """The model ran these positions, as far as they are the prompt's."""
@@ -139,13 +145,16 @@ class TurnBook:
     @property
     def seen_tokens(self) -> int:
         """S [tokens]: what was known at the first admission, or proved by what was used."""
-        return max(self.seen, self.reached)
+        final = self.final()
+        return max(self.seen, self.reached, final.rfind(HIT) + 1, final.rfind(RESTORED) + 1)
 
-    def verdict(self, hit: int, restored: int, recomputed: int, unobserved: int) -> str:
-        if unobserved:
-            return "incomplete"
-        if not self.seen_tokens:
-            return "cold"
-        if recomputed >= max(hit, restored):
-            return "recomputed"
-        return "restored" if restored >= hit else "hit"
+
+def verdict(tokens: Mapping[str, int], seen: int) -> str:
+    """The verdict of the model over tokens by source, ties to the worse."""
+    if tokens["unobserved"]:
+        return "incomplete"
+    if not seen:
+        return "cold"
+    if tokens["recomputed"] >= max(tokens["hit"], tokens["restored"]):
+        return "recomputed"
+    return "restored" if tokens["restored"] >= tokens["hit"] else "hit"

@@ -1,0 +1,33 @@
+-- The latest turns of one conversation in the order in which they arrived, numbered from its first: tokens by source and time to
+-- first token. ``computed_tokens`` are those of a turn for which nobody knows what had been seen. ``ask`` as in turns_page.
+--
+-- Example: from conversation_turns('agent-3', null, 200)
+create or replace macro conversation_turns(the_conversation, the_engine, most) as table
+with chosen as (
+  select *, row_number() over (order by start_ns, turn_id) as turn_number
+  from _filtered_turns(the_conversation, null, the_engine, null)
+  qualify turn_number > count(*) over () - most
+)
+select
+  turn_number,
+  turn_id,
+  started_at,
+  hit_tokens,
+  restored_tokens,
+  recomputed_tokens,
+  new_tokens,
+  case when recomputed_tokens is null then computed_tokens end as computed_tokens,
+  unobserved_tokens,
+  prompt_tokens,
+  ttft_seconds,
+  verdict,
+  main_cause,
+  complete,
+  list_aggregate(incomplete_reasons, 'string_agg', ', ') as incomplete_because,
+  case
+    when exists (from _turn_spans as other where other.turn_id = chosen.turn_id and other.resource_id is distinct from chosen.resource_id)
+      then span_id
+    else turn_id
+  end as ask
+from chosen
+order by turn_number;

@@ -1,0 +1,74 @@
+"""The SQL files: what they declare is what the database has, every column is commented, and the generated ones are current."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from turnlens.queries import library, schema
+from turnlens.queries.errors import StoreVersionError
+from turnlens.queries.library import SqlObject
+
+ROOT = Path(__file__).parents[2]
+RELATIONS = [item for item in library.objects() if item.kind != "macros"]
+
+
+@pytest.fixture(scope="module")
+def installed() -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect()
+    schema.install(connection)
+    schema.install(connection)  # again is nothing new
+    return connection
+
+
+@pytest.mark.parametrize("item", RELATIONS, ids=lambda item: item.name)
+def test_declared_columns_are_the_real_ones(installed: duckdb.DuckDBPyConnection, item: SqlObject) -> None:
+    real = [(name, kind) for name, kind, *_ in installed.execute(f"describe {item.name}").fetchall()]
+    declared = [(column.name, column.type) for column in item.columns]
+    assert [name for name, _ in declared] == [name for name, _ in real]
+    if item.kind == "views":
+        assert declared == real
+    assert all(column.brief for column in item.columns)
+    assert item.brief
+
+
+@pytest.mark.parametrize("item", RELATIONS, ids=lambda item: item.name)
+def test_comments_are_installed(installed: duckdb.DuckDBPyConnection, item: SqlObject) -> None:
+    found = installed.execute("select column_name, comment from duckdb_columns() where table_name = ?", [item.name]).fetchall()
+    assert dict(found) == {column.name: column.brief for column in item.columns}
+
+
+def test_every_macro_says_what_it_is_and_shows_a_call(installed: duckdb.DuckDBPyConnection) -> None:
+    for item in library.objects():
+        if item.kind == "macros":
+            assert item.brief, item.name
+            (example,) = [line for line in item.sql.splitlines() if line.startswith("-- Example: from ")]
+            installed.execute(example.removeprefix("-- Example: ")).fetchall()
+
+
+def test_every_file_is_of_readable_size() -> None:
+    for item in library.objects():
+        assert item.name in ("spans", "causes", "turns", "_turn_spans") or item.sql.count("\n") <= 110, item.name
+
+
+def test_generated_files_are_current() -> None:
+    done = subprocess.run([sys.executable, "docs/generate.py", "--check"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_a_store_of_a_newer_program_is_refused_by_version(installed: duckdb.DuckDBPyConnection) -> None:
+    newer = duckdb.connect()
+    schema.install(newer)
+    newer.execute("insert into schema_history values (99, 0, '9.0', 'from the future')")
+    with pytest.raises(StoreVersionError, match=r"schema version 99.*knows versions up to 1"):
+        schema.install(newer)
+
+
+def test_a_database_of_something_else_is_refused() -> None:
+    other = duckdb.connect()
+    other.execute("create table customers (id int)")
+    with pytest.raises(StoreVersionError, match=r"not written by Turnlens \(it has tables customers\)"):
+        schema.install(other)
+    assert other.execute("select table_name from duckdb_tables()").fetchall() == [("customers",)]
