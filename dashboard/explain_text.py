@@ -19,16 +19,16 @@ def render(explained: Row) -> str:
     """Lines for a terminal, 100 to 120 columns wide."""
     turn: Row = explained["turn"]
     spans = wording.merged(explained["spans"])
-    parts = [_head(turn), _sources(turn, explained["spans"]), wording.verdict(turn)]
-    parts += [_span(span, explained) for span in sorted(spans, key=_order)]
+    parts = [_head(turn), _sources(explained), wording.verdict(turn)]
+    parts += [_group(group, explained) for group in sorted(wording.grouped(spans), key=_order)]
     parts += [part for part in (_accounts(turn), _cost(explained), _incomplete(turn), _evidence(turn, spans)) if part]
     return "\n\n".join(parts) + "\n"
 
 
-def _order(span: Row) -> tuple[int, int]:
+def _order(group: list[Row]) -> tuple[int, int]:
     """What should have been better first, then what was good, then what is new."""
     rank = {"unobserved": 0, "recomputed": 1, "restored": 1, "computed": 1, "hit": 2, "new": 3}
-    return rank.get(span["source"], 4), span["start_token"]
+    return rank.get(group[0]["source"], 4), group[0]["start_token"]
 
 
 def _head(turn: Row) -> str:
@@ -50,7 +50,8 @@ def _head(turn: Row) -> str:
     return f"{first}\n{size} · first token after {wording.seconds(turn['ttft_seconds'])} ({times}) · status {turn['status']}"
 
 
-def _sources(turn: Row, spans: list[Row]) -> str:
+def _sources(explained: Row) -> str:
+    turn, spans = explained["turn"], explained["spans"]
     prompt = turn["prompt_tokens"]
     lines: list[str] = []
     for source in wording.SOURCES:
@@ -60,7 +61,8 @@ def _sources(turn: Row, spans: list[Row]) -> str:
         if source == "computed" and turn["recomputed_tokens"] is not None:
             continue  # its two parts are shown instead
         ranges = _ranges([span for span in spans if span["source"] == source])
-        lines.append(f"  {source:<11}{count:>11,}  {wording.share(count, prompt):>7}   {ranges}".rstrip())
+        how = wording.restored_how(explained["restores"]) if source == "restored" and count else ""
+        lines.append(f"  {source:<11}{count:>11,}  {wording.share(count, prompt):>7}   {ranges}   {how}".rstrip())
     return "\n".join(lines) or "  nothing was observed"
 
 
@@ -75,9 +77,18 @@ def _ranges(spans: list[Row], most: int = 4) -> str:
     return shown + (f" and {len(joined) - most} more" if len(joined) > most else "")
 
 
-def _span(span: Row, explained: Row) -> str:
-    lines = [f"{_TITLES[span['source']]} (tokens {wording.place(span)}): {span['cause']}, {span['confidence']}"]
+def _group(group: list[Row], explained: Row) -> str:
+    """The largest span of a group in full, the others in a sentence."""
+    span = max(group, key=lambda item: item["end_token"] - item["start_token"])
+    whole = wording.place({"start_token": group[0]["start_token"], "end_token": group[-1]["end_token"]})
+    title = "Why computed again" if span["origin"] == "lost" else _TITLES[span["source"]]
+    lines = [f"{title} (tokens {whole}): {span['cause']}, {span['confidence']}"]
+    if len(group) > 1:
+        lines.append(f"  Most of it, tokens {wording.place(span)}:")
     lines += [f"  {sentence}" for sentence in wording.sentences(span, explained)]
+    rest = wording.further(span, [item for item in group if item is not span]) if len(group) > 1 else None
+    if rest:
+        lines.append(f"  {rest}")
     also = [item.removeprefix("also ") for item in span["evidence"] if item.startswith("also ")]
     if also:
         lines.append(f"  Holds as well: {', '.join(also)}.")
@@ -101,7 +112,8 @@ def _accounts(turn: Row) -> str:
     ]
     said += [f"  {turn[column]:,} tokens {words}." for column, words in named if turn[column]]
     if turn["retries"]:
-        said.append(f"  {turn['retries']} admissions failed before one was accepted.")
+        failed = "One admission" if turn["retries"] == 1 else f"{turn['retries']:,} admissions"
+        said.append(f"  {failed} failed before one was accepted.")
     return "\n".join(["Work beyond the prompt", *said]) if said else ""
 
 
@@ -111,6 +123,8 @@ def _cost(explained: Row) -> str:
         return ""
     if cost["lost_seconds"] is None:
         return "What it cost\n  Not known: this conversation has no hit turns to compare with."
+    if cost["lost_seconds"] == 0:
+        return "What it cost\n  Nothing: hits of this conversation take no less time to the first token."
     hits = f"median of {cost['hit_turns']}" if cost["hit_turns"] > 1 else "one turn"
     return (
         f"What it cost\n  {wording.seconds(cost['lost_seconds'])}. "
@@ -136,7 +150,7 @@ def _evidence(turn: Row, spans: list[Row]) -> str:
         for item in span["evidence"]:
             if not item.startswith("also ") and item not in items:
                 items.append(item)
-    lines = [f"Evidence: {', '.join(items) or 'none'}", f"Trace {turn['trace_id']}, span {turn['span_id']}"]
+    lines = [f"Evidence: {wording.some(items) or 'none'}", f"Trace {turn['trace_id']}, span {turn['span_id']}"]
     others = [
         span["evicted_by_turn"] for span in spans if span["evicted_by_turn"] and span["evicted_by_turn"] != turn["turn_id"]
     ]

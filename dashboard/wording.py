@@ -44,6 +44,18 @@ def share(part: int | None, whole: int | None) -> str:
     return "" if part is None or not whole else f"{100 * part / whole:.1f} %"
 
 
+def restored_how(restores: list[Row]) -> str:
+    """From where, how fast and on how many workers the restores of a turn that counted ran."""
+    said: list[str] = []
+    for restore in restores:
+        if restore["outcome"] != "verified" and not restore["valid_prefix_tokens"]:
+            continue
+        speed = f", {restore['tokens'] / restore['seconds']:,.0f} tokens/s" if restore["tokens"] and restore["seconds"] else ""
+        ranks = f", {restore['ranks']} ranks verified" if restore["outcome"] == "verified" and restore["ranks"] > 1 else ""
+        said.append(f"from {restore['tier']}{speed}{ranks}")
+    return "; ".join(said)
+
+
 def what_was_full(eviction: Row) -> str:
     """Slots, memory or neither, from what was free when the eviction took place."""
     free_slots, slots = eviction["free_slots"], eviction["total_slots"]
@@ -133,13 +145,16 @@ def _provided(span: Row, explained: Row) -> list[str]:
 
 
 def _restore_preferred(span: Row, explained: Row) -> list[str]:
-    del span, explained
-    return ["A usable copy was on the device, but the engine restored a longer span instead."]
+    restored = next((item for item in explained["restores"] if item["outcome"] == "verified"), None)
+    longer = f"{tokens(restored['tokens'])} tokens from {restored['tier']}" if restored and restored["tokens"] else "a longer span"
+    took = f", which took {seconds(restored['seconds'])}" if restored else ""
+    return [f"{tokens(span['end_token'])} tokens of prefix were usable on the device, but the engine restored {longer}{took}."]
 
 
 def _preempted(span: Row, explained: Row) -> list[str]:
-    attempts = explained["turn"]["attempts"]
-    return [f"An earlier attempt of this turn had it and lost it to a preemption ({attempts} attempts)."]
+    when = f" at {clock(span['evicted_ns'])}" if span["evicted_ns"] is not None else ""
+    whom = f", to make room for turn {span['evicted_by_turn']}" if span["evicted_by_turn"] else ""
+    return [f"An earlier attempt had it and was preempted{when}{whom} ({explained['turn']['attempts']} attempts)."]
 
 
 def _disabled(span: Row, explained: Row) -> list[str]:
@@ -191,6 +206,41 @@ def verdict(turn: Row) -> str:
         waited = f"{seconds(turn['queue_seconds'])} of {seconds(turn['ttft_seconds'])}"
         said += f" The cache was fine; the turn waited in the queue for {waited}."
     return said
+
+
+def grouped(spans: list[Row]) -> list[list[Row]]:
+    """Neighbouring spans of one source and one cause together, each group in the order of the prompt."""
+    out: list[list[Row]] = []
+    for span in spans:
+        last = out[-1][-1] if out else None
+        same = ("source", "cause", "confidence", "missing_evidence")
+        if last and last["end_token"] == span["start_token"] and all(last[name] == span[name] for name in same):
+            out[-1].append(span)
+        else:
+            out.append([span])
+    return out
+
+
+def further(told: Row, spans: list[Row]) -> str | None:
+    """The rest of a group in one sentence, beside the span that is told in full."""
+    evictions = {span["evict_span_id"]: span["eviction"] for span in spans if span["eviction"]}
+    evictions.pop(told["evict_span_id"], None)
+    turns = list(dict.fromkeys(item["by_turn"] for item in evictions.values() if item["by_turn"]))
+    if evictions:
+        times = sorted(item["at_ns"] for item in evictions.values())
+        when = f"at {clock(times[0])}" if len(times) == 1 else f"from {clock(times[0])} to {clock(times[-1])}"
+        whom = f", for turns {some(turns)}" if len(turns) > 1 else f", for turn {turns[0]}" if turns else ""
+        how = "one more eviction" if len(evictions) == 1 else f"{len(evictions)} more evictions"
+        return f"The rest went the same way: {how} {when}{whom}."
+    providers = list(dict.fromkeys(span["provided_by_turn"] for span in spans if span["provided_by_turn"]))
+    if told["eviction"]:
+        return f"The same eviction took the rest, which {some(providers)} had left." if providers else None
+    return f"The rest was left by {some(providers)}." if providers else None
+
+
+def some(names: list[str], most: int = 5) -> str:
+    """A few of many names."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def merged(spans: list[Row]) -> list[Row]:

@@ -38,7 +38,7 @@ CORRECTION = "turn.correction"
 SPAN_BRIEFS: dict[str, str] = {
     TURN: "One request to the engine, from its arrival to its finish. The root of the trace unless the request brought one.",
     ADMIT: "One attempt of a turn: from waiting for the scheduler to the accepted admission.",
-    PREFILL: "The accepted prompt steps of one attempt, first to last.",
+    PREFILL: "The accepted prompt steps of one attempt, first to last; also of an attempt that was preempted before its first.",
     RESTORE: "A snapshot's KV brought back from another tier: offer to end.",
     PUBLISH: "A snapshot (or a run of blocks of one chain) made reusable: start to end.",
     EVICT: "A point in time at which a snapshot (or a run of blocks of one chain) was removed; in the trace of the turn that "
@@ -145,11 +145,12 @@ SPAN_FIELDS: tuple[Field, ...] = (
     # prefill
     _field("turnlens.first_token", "BIGINT", "tokens", "first position computed"),
     _field("turnlens.last_token", "BIGINT", "tokens", "position past the last computed"),
+    _field("turnlens.preempted_by", "VARCHAR", "", "the turn that a preempted attempt made room for"),
     _field("turnlens.steps", "BIGINT", "steps", "steps in which prompt positions were computed"),
     _field("turnlens.tokens", "BIGINT", "tokens", "tokens computed, published, restored or lost"),
     # snapshots
     _field("turnlens.tier", "VARCHAR", "", "device, host, disk, remote, peer or unspecified"),
-    _field("turnlens.outcome", "VARCHAR", "", "how a publish, a restore or a lease ended"),
+    _field("turnlens.outcome", "VARCHAR", "", "how a publish, a restore, a lease or a prefill (done, preempted, stopped) ended"),
     _field("turnlens.reason", "VARCHAR", "", "why it ended so; of an eviction: slots, memory, tier_capacity, reset, ..."),
     _field("turnlens.valid_prefix_tokens", "BIGINT", "tokens", "absolute prefix that was usable when the restore ended"),
     _field("turnlens.ranks", "BIGINT", "ranks", "workers that must hold the restored span"),

@@ -163,13 +163,14 @@ class Drain:
         elif kind == handles.INVALIDATED:
             state.ledger.invalidated(*payload)
         elif kind == handles.PREEMPTED:
-            state.end_prefill()
+            (by,) = payload
+            state.end_prefill(at_ns, "preempted", by.id if isinstance(by, Turn) else None)
             state.ledger.preempted()
             state.waiting_since_ns = at_ns
         elif kind == handles.FIRST_TOKEN:
             if state.first_token_ns is None:
                 state.first_token_ns = at_ns
-                state.end_prefill()
+                state.end_prefill(at_ns, "done")
         elif kind == handles.FINISHED:
             self._finish(state, at_ns, *payload)
 
@@ -200,8 +201,6 @@ class Drain:
             state.look_up(self._ghost, self._conversations.get(conversation) if conversation is not None else None)
             state.session_tokens = self._sessions.get(state.begin.session, 0) if state.begin.session else 0
             state.admitted_ns = at_ns
-        if state.ledger.attempts and not state.ledger.prompt_done:
-            state.end_prefill()
         retries = state.ledger.retries
         state.ledger.admitted(hit, offered, lease, session=min(hit, state.session_tokens))
         if not state.ledger.prompt_done:
@@ -284,7 +283,7 @@ class Drain:
             self.misuse("unknown_status", status)
             state.ledger.flaw("unknown_status")
         state.mark_seen(self._ghost, at_ns)
-        state.end_prefill()
+        state.end_prefill(at_ns, "done" if state.ledger.prompt_done else "stopped")
         state.ledger.finished(str(status))
         state.ended = True
         self._open.pop(id(state), None)

@@ -252,9 +252,12 @@ class TurnState:
         self.prefill.steps += 1
         self.prefill.tokens += added
 
-    def end_prefill(self) -> None:
-        """Emit the prefill span of the attempt that ends, if it computed anything."""
+    def end_prefill(self, at_ns: int, outcome: str, by: str | None = None) -> None:
+        """Emit the prefill span of an attempt that is ``done``, ``preempted`` (``by`` a turn) or ``stopped`` before its end."""
         prefill, self.prefill = self.prefill, None
+        if prefill is None and outcome == "preempted":
+            frontier = self.ledger.frontier
+            prefill = _Prefill(start_ns=at_ns, end_ns=at_ns, first=frontier, last=frontier)
         if prefill is not None:
             facts: dict[str, Value] = {
                 "turnlens.attempt": self.ledger.attempts,
@@ -262,7 +265,11 @@ class TurnState:
                 "turnlens.last_token": prefill.last,
                 "turnlens.steps": prefill.steps,
                 "turnlens.tokens": prefill.tokens,
+                "turnlens.outcome": outcome,
+                "turnlens.preempted_by": by,
             }
+            if outcome == "preempted":
+                prefill.end_ns = at_ns
             self.emit(conventions.PREFILL, prefill.start_ns, prefill.end_ns, facts)
 
     # -- restores ---------------------------------------------------------------------------------------------------------

@@ -87,10 +87,11 @@ create table spans (
   waiting BIGINT,                                                        -- requests waiting at that moment [requests]
   first_token BIGINT,                                                    -- first position computed [tokens]
   last_token BIGINT,                                                     -- position past the last computed [tokens]
+  preempted_by VARCHAR,                                                  -- the turn that a preempted attempt made room for
   steps BIGINT,                                                          -- steps in which prompt positions were computed [steps]
   tokens BIGINT,                                                         -- tokens computed, published, restored or lost [tokens]
   tier VARCHAR,                                                          -- device, host, disk, remote, peer or unspecified
-  outcome VARCHAR,                                                       -- how a publish, a restore or a lease ended
+  outcome VARCHAR,                                                       -- how a publish, a restore, a lease or a prefill (done, preempted, stopped) ended
   reason VARCHAR,                                                        -- why it ended so; of an eviction: slots, memory, tier_capacity, reset, ...
   valid_prefix_tokens BIGINT,                                            -- absolute prefix that was usable when the restore ended [tokens]
   ranks BIGINT,                                                          -- workers that must hold the restored span [ranks]

@@ -17,11 +17,12 @@
 --   evidence VARCHAR[] -- spans that show it (name, id) and other causes that hold as well
 --   missing_evidence VARCHAR -- what would have to be known to be sure; null where nothing
 --   provided_by_turn VARCHAR -- the turn that had published or computed this prefix
---   evicted_by_turn VARCHAR -- the turn that needed the room
+--   evicted_by_turn VARCHAR -- the turn that needed the room, of an eviction or a preemption
 --   provided_ns BIGINT -- when the provider had it [ns]
 --   used_ns BIGINT -- when the prefix was last used before this turn [ns]
 --   key VARCHAR -- the first missing key; of a hit the first key of the span
---   evicted_ns BIGINT -- when the eviction took place [ns]
+--   origin VARCHAR -- turn, lease or session of a hit; lost where a preemption took it; else null
+--   evicted_ns BIGINT -- when the eviction or the preemption took place [ns]
 --   evict_span_id VARCHAR -- its span
 --   restore_span_id VARCHAR -- the restore that failed
 --   admitted_ns BIGINT -- the admission that decided [ns]
@@ -108,6 +109,9 @@ judged as (
   select
     e.*,
     f.span_id as failed_restore_span_id,
+    p.span_id as preempted_span_id,
+    p.by_turn as preempted_by,
+    p.at_ns as preempted_ns,
     case when origin = 'lost' then 'preempted.self_recompute' end as is_preempted,
     case when cache_disabled is not null then 'disabled.' || cache_disabled end as is_disabled,
     case
@@ -132,6 +136,7 @@ judged as (
     case when event = 'evicted' then 'evicted.' || coalesce(event_reason, 'unspecified') end as is_evicted
   from with_events as e
   left join _failed_restores as f using (trace_id, turn_span_id)
+  left join _preemptions as p using (trace_id, turn_span_id)
 ),
 decided as (
   select
@@ -172,6 +177,7 @@ select
   list_filter(
     [
       'scheduler.admit ' || admit_span_id,
+      case when cause like 'preempted.%' then 'prefill ' || preempted_span_id end,
       case when cause like 'restore_failed.%' then 'snapshot.restore ' || failed_restore_span_id end,
       case when cause like 'evicted.%' then 'snapshot.evict ' || event_span_id end,
       case when cause like 'not_published.%' then 'snapshot.publish ' || coalesce(event_span_id, next_span_id) end,
@@ -189,9 +195,9 @@ select
     lambda item: item is not null
   ) as evidence,
   case
-    when source = 'unobserved' then 'events of these positions (' || list_aggregate(incomplete_reasons, 'string_agg', ', ') || ')'
+    when source = 'unobserved' then 'the events of these positions'
     when cause like 'unobserved.%' and key is null then 'prefix keys of this prompt: without them no eviction or publish can be found'
-    when cause like 'unobserved.%' and event = 'committed' then 'why key ' || key || ' was not used: as far as the events say it was on the device'
+    when cause like 'unobserved.%' and event = 'committed' then 'the reason why key ' || key || ', which the events leave on the device, was not used'
     when cause like 'unobserved.%' then 'a publish or an eviction of key ' || key || ' on the device'
     when cause = 'first_seen.new_conversation'
       then 'what was held before ' || strftime(make_timestamp(coalesce(seen_since_ns, 0) // 1000), '%Y-%m-%d %H:%M:%S')
@@ -201,12 +207,22 @@ select
     when cause like 'provided.%' and provider is null then 'the publish that provided it'
   end as missing_evidence,
   provider as provided_by_turn,
-  case when is_evicted is not null and source in ('recomputed', 'restored') then event_turn_id end as evicted_by_turn,
+  case
+    when cause like 'preempted.%' then preempted_by
+    when is_evicted is not null and source in ('recomputed', 'restored') then event_turn_id
+  end as evicted_by_turn,
   provided_ns,
   used_ns,
   key,
-  case when is_evicted is not null and source in ('recomputed', 'restored') then event_ns end as evicted_ns,
-  case when is_evicted is not null and source in ('recomputed', 'restored') then event_span_id end as evict_span_id,
+  nullif(origin, '') as origin,
+  case
+    when cause like 'preempted.%' then preempted_ns
+    when is_evicted is not null and source in ('recomputed', 'restored') then event_ns
+  end as evicted_ns,
+  case
+    when cause like 'preempted.%' then null
+    when is_evicted is not null and source in ('recomputed', 'restored') then event_span_id
+  end as evict_span_id,
   case when cause like 'restore_failed.%' then failed_restore_span_id end as restore_span_id,
   admitted_ns,
   trace_id,

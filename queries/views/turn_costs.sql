@@ -1,4 +1,4 @@
--- One row a turn that was not a hit: seconds to the first token that it lost against the hit turns of its own conversation.
+-- One row a complete turn that was not a hit: seconds to the first token that it lost against the hit turns of its own conversation.
 --
 -- Example: a turn took 9.8 s, the 14 hit turns of its conversation take 0.9 s (median): 8.9 s lost.
 --
@@ -22,9 +22,11 @@ select
   t.ttft_seconds,
   coalesce(h.hit_turns, 0) as hit_turns,
   h.hit_median_seconds,
-  greatest(t.ttft_seconds - h.hit_median_seconds, 0) as lost_seconds,
+  -- greatest() passes over nulls, and an unknown loss must not become 0.
+  case when t.ttft_seconds is not null and h.hit_median_seconds is not null then greatest(t.ttft_seconds - h.hit_median_seconds, 0) end
+    as lost_seconds,
   t.trace_id,
   t.span_id
 from turns as t
 left join hits as h using (resource_id, conversation_id)
-where t.verdict <> 'hit';
+where t.verdict not in ('hit', 'incomplete');

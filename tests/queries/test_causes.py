@@ -56,7 +56,7 @@ EXPECTED: dict[str, tuple[str, str, list[tuple[object, ...]]]] = {
         "cold",
         "first_seen.new_conversation",
         [
-            (0, 48, "new", "preempted.self_recompute", "observed", None, None),
+            (0, 48, "new", "preempted.self_recompute", "observed", None, "b-1"),
             (48, 100, "new", "first_seen.new_conversation", "assumed", None, None),
         ],
     ),

@@ -1,5 +1,6 @@
 """The SQL files: what they declare is what the database has, every column is commented, and the generated ones are current."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -44,8 +45,9 @@ def test_every_macro_says_what_it_is_and_shows_a_call(installed: duckdb.DuckDBPy
     for item in library.objects():
         if item.kind == "macros":
             assert item.brief, item.name
-            (example,) = [line for line in item.sql.splitlines() if line.startswith("-- Example: from ")]
-            installed.execute(example.removeprefix("-- Example: ")).fetchall()
+            example = re.search(rf"^-- .*(from {item.name}\(.*\))", item.sql, re.MULTILINE)
+            assert example, item.name
+            installed.execute(example[1]).fetchall()
 
 
 def test_every_file_is_of_readable_size() -> None:
