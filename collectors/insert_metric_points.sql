@@ -1,0 +1,1 @@
+insert into metric_points by name select * from arriving;

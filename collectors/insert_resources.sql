@@ -1,0 +1,1 @@
+insert into resources by name select * replace (attributes::JSON::VARIANT as attributes) from arriving;
