@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -26,8 +27,8 @@ class MemoryStore:
 
     where = "memory"
 
-    def __init__(self) -> None:
-        self.connection = duckdb.connect()
+    def __init__(self, path: str = ":memory:") -> None:
+        self.connection = duckdb.connect(path)
         schema.install(self.connection)
         self._known: set[str] = set()
 
@@ -123,3 +124,11 @@ class Scene:
         store = MemoryStore()
         store.add(spans)
         return store
+
+
+def file_store(path: Path, spans: Sequence[ReadableSpan]) -> Path:
+    """A store in a file, as a collector leaves it."""
+    store = MemoryStore(str(path))
+    store.add(spans)
+    store.close()
+    return path

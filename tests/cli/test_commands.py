@@ -1,0 +1,271 @@
+"""The verbs as a user runs them: on a file, through a running collector, and with bad input."""
+
+import csv
+import io
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+from click.testing import CliRunner, Result
+from memory_store import file_store
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from scenes import evicted_for_slots
+
+from turnlens.collectors.server import Collector
+from turnlens.collectors.settings import Settings
+from turnlens.dashboard import cli
+from turnlens.dashboard.commands import turnlens
+from turnlens.queries import schema
+
+
+def run(*arguments: str, stdin: str | None = None) -> Result:
+    return CliRunner().invoke(turnlens, list(arguments), input=stdin)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> str:
+    scene = evicted_for_slots()
+    path = file_store(tmp_path_factory.mktemp("store") / "turns.duckdb", scene.spans())
+    scene.recorder.close()
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
+    path = tmp_path_factory.mktemp("serving") / "turns.duckdb"
+    with Collector(Settings(store=path, http_port=0, grpc_port=0)) as collector:
+        scene = evicted_for_slots()
+        OTLPSpanExporter(endpoint=f"{collector.http_url}/v1/traces").export(scene.spans())
+        scene.recorder.close()
+        yield collector
+
+
+def test_turns_as_a_table(store: str) -> None:
+    done = run("turns", "--store", store)
+    assert done.exit_code == 0
+    assert done.output == (
+        "turn_id  conversation  started_at           prompt  hit  restored  recomputed  new  unobserved  ttft_s  verdict     main_cause\n"
+        "a-1      a             2026-09-21 14:13:20      96    0         0           0   96           0   1.000  cold        first_seen.new_conversation\n"
+        "a-2      a             2026-09-21 14:13:25     110   96         0           0   14           0   0.500  hit         provided.turn\n"
+        "b-1      b             2026-09-21 14:13:30      50    0         0           0   50           0   1.000  cold        first_seen.new_conversation\n"
+        "a-3      a             2026-09-21 14:13:40     130    0         0          96   34           0   4.000  recomputed  evicted.slots\n"
+    )
+
+
+def test_conversations_and_filters(store: str) -> None:
+    rows = json.loads(run("conversations", "--store", store, "--format", "json").output)
+    assert [(row["conversation"], row["turns"], row["hit"], row["recomputed"], row["reuse_ratio"]) for row in rows] == [
+        ("a", 3, 96, 96, 0.5),
+        ("b", 1, 0, 0, None),
+    ]
+    rows = json.loads(run("turns", "--store", store, "--verdict", "recomputed", "--format", "json").output)
+    assert [row["turn_id"] for row in rows] == ["a-3"]
+
+
+def test_explain_in_three_formats(store: str) -> None:
+    table = run("explain", "a-3", "--store", store)
+    assert table.exit_code == 0
+    assert "evicted.slots, observed" in table.output
+    data = json.loads(run("explain", "a-3", "--store", store, "--format", "json").output)
+    assert data["turn"]["turn_id"] == "a-3"
+    assert [(s["start_token"], s["end_token"], s["cause"]) for s in data["spans"]] == [
+        (0, 96, "evicted.slots"),
+        (96, 130, "first_seen.new_tokens"),
+    ]
+    assert data["spans"][0]["eviction"]["by_turn"] == "b-1"
+    assert data["cost"]["lost_seconds"] == 3.5
+    rows = list(csv.DictReader(io.StringIO(run("explain", "a-3", "--store", store, "--format", "csv").output)))
+    assert [row["cause"] for row in rows] == ["evicted.slots", "first_seen.new_tokens"]
+
+
+def test_explain_takes_a_trace_or_a_span_id(store: str) -> None:
+    for given in ("00000000000000000000000000000004", "000000000000000c"):
+        assert run("explain", given, "--store", store).output.startswith("Turn a-3 of conversation a")
+
+
+def test_an_unknown_turn(store: str) -> None:
+    done = run("explain", "a-4", "--store", store)
+    assert done.exit_code == 2
+    assert done.output == f"Error: There is no turn 'a-4' in {store}.\nTry: a-1, a-2, a-3, b-1\n"
+
+
+def test_sql_on_a_file_and_through_a_collector(store: str, serving: Collector) -> None:
+    query = "select turn_id, recomputed_tokens from turns where recomputed_tokens > 0"
+    served = str(serving.settings.store)
+    for where in (store, served, serving.http_url):
+        done = run("sql", query, "--store", where, "--format", "csv")
+        assert (done.exit_code, done.output) == (0, "turn_id,recomputed_tokens\na-3,96\n")
+    done = run("sql", "--store", store, "--format", "json", stdin="select 1 as one")
+    assert json.loads(done.output) == [{"one": 1}]
+
+
+def test_every_answer_is_the_same_from_a_file_and_a_collector(store: str, serving: Collector) -> None:
+    for verb in (["explain", "a-3"], ["turns"], ["conversations"], ["sql", "from causes order by all"]):
+        answers = [
+            run(*verb, "--store", where, "--format", "json").output.replace(resource, "R")
+            for where in (store, serving.http_url)
+            for resource in [
+                json.loads(run("sql", "select resource_id from resources", "--store", where, "--format", "json").output)[0][
+                    "resource_id"
+                ]
+            ]
+        ]
+        assert answers[0] == answers[1]
+
+
+@pytest.mark.parametrize(
+    ("sql", "reason"),
+    [
+        ("delete from spans", "DELETE is refused"),
+        ("attach 'other.duckdb'", "ATTACH is refused"),
+        ("copy spans to 'x.csv'", "COPY is refused"),
+        ("set threads = 1", "SET is refused"),
+        ("select 1; select 2", "One statement at a time"),
+        ("", "One statement at a time"),
+        ("select * from read_csv('/etc/passwd')", "read_csv is refused"),
+        ("select * from '/etc/passwd'", "/etc/passwd"),
+        ("selekt 1", "syntax error"),
+        ("select * from no_such_view", "no_such_view"),
+    ],
+)
+def test_sql_that_is_refused(store: str, serving: Collector, sql: str, reason: str) -> None:
+    before = Path(store).read_bytes()
+    for where in (store, serving.http_url):
+        done = run("sql", sql, "--store", where)
+        assert done.exit_code == 2, done.output
+        assert reason.lower() in done.output.lower()
+        assert "Traceback" not in done.output
+    assert Path(store).read_bytes() == before
+
+
+def test_native_duckdb_works_on_the_file(store: str) -> None:
+    with duckdb.connect(store, read_only=True) as connection:
+        assert connection.execute("select count(*) from turns").fetchall() == [(4,)]
+        (comment,) = connection.execute(
+            "select comment from duckdb_columns() where table_name = 'turns' and column_name = 'seen_tokens'"
+        ).fetchall()
+        assert comment == ("S: longest prefix seen before in any turn [tokens]",)
+
+
+def test_a_snapshot_of_a_running_store(serving: Collector, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.duckdb"
+    done = run("snapshot", str(copy), "--store", serving.http_url)
+    assert done.exit_code == 0, done.output
+    with duckdb.connect(str(copy), read_only=True) as connection:
+        assert connection.execute("select count(*) from turns").fetchall() == [(4,)]
+
+
+def test_queries_lists_what_there_is() -> None:
+    listed = json.loads(run("queries", "--format", "json").output)
+    assert {"turns", "causes", "evictions"} <= {row["name"] for row in listed}
+    assert not any(row["name"].startswith("_") for row in listed)
+    shown = run("queries", "evictions")
+    assert "the turn that needed the room" in shown.output
+    assert "create or replace view evictions" in shown.output
+    missing = run("queries", "evictionz")
+    assert (missing.exit_code, missing.output) == (
+        2,
+        "Error: There is no table, view or macro evictionz. `turnlens queries` lists them.\n",
+    )
+
+
+def test_stores_that_cannot_be_used(tmp_path: Path) -> None:
+    missing = run("turns", "--store", str(tmp_path / "none.duckdb"))
+    assert missing.exit_code == 1
+    assert "turnlens demo" in missing.output
+    text = tmp_path / "text.duckdb"
+    text.write_text("not a database at all, but long enough to be read as a header " * 100)
+    assert run("turns", "--store", str(text)).exit_code == 1
+    nobody = run("turns", "--store", "http://127.0.0.1:9")
+    assert nobody.exit_code == 1
+    assert "turnlens serve" in nobody.output
+    future = tmp_path / "future.duckdb"
+    with duckdb.connect(str(future)) as connection:
+        schema.install(connection)
+        connection.execute("insert into schema_history values (99, 0, '9.0', 'later')")
+    refused = run("turns", "--store", str(future))
+    assert refused.exit_code == 1
+    assert "schema version 99" in refused.output
+    other = tmp_path / "other.duckdb"
+    with duckdb.connect(str(other)) as connection:
+        connection.execute("create table customers (id int)")
+    assert "not written by Turnlens" in run("turns", "--store", str(other)).output
+
+
+def test_a_file_that_another_process_holds(tmp_path: Path) -> None:
+    path = tmp_path / "held.duckdb"
+    code = "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print('ready', flush=True); input()"
+    holder = subprocess.Popen([sys.executable, "-c", code, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    with holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "ready\n"
+        done = run("turns", "--store", str(path))
+        assert done.exit_code == 1
+        assert "open in another process" in done.output
+        holder.communicate("\n")
+
+
+def test_a_port_in_use(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        done = run("serve", "--store", str(tmp_path / "s.duckdb"), "--http-port", port, "--grpc-port", "0")
+        assert done.exit_code == 1
+        assert f"Port {port}" in done.output
+        assert "--http-port (TURNLENS_HTTP_PORT)" in done.output
+
+
+def test_bad_settings_are_named(tmp_path: Path) -> None:
+    done = run("serve", "--store", str(tmp_path / "s.duckdb"), "--http-port", "many")
+    assert done.exit_code == 1
+    assert "--http-port: 'many' is not a whole number" in done.output
+
+
+def test_the_demo(tmp_path: Path) -> None:
+    path = tmp_path / "demo.duckdb"
+    done = run("demo", "--store", str(path), "--format", "json")
+    assert done.exit_code == 0, done.output
+    shown = json.loads(done.stdout)
+    assert {row["verdict"] for row in shown["totals"]} == {"hit", "restored", "recomputed", "cold", "incomplete"}
+    assert shown["explained"]["turn"]["main_cause"] == "evicted.slots"
+    causes = {row["main_cause"] for row in shown["turns"]}
+    assert {
+        "evicted.slots",
+        "provided.turn",
+        "first_seen.new_conversation",
+        "not_cache.queue",
+        "unobserved.events_missing",
+    } <= causes
+    again = run("demo", "--store", str(path))  # an earlier demo is replaced
+    assert again.exit_code == 0, again.output
+    assert "Verdict: recomputed" in again.output
+    assert "turnlens dashboard --store" in again.output
+
+
+def test_the_demo_replaces_nothing_but_a_demo(store: str) -> None:
+    done = run("demo", "--store", store)
+    assert done.exit_code == 1
+    assert "holds more than a demo" in done.output
+    assert Path(store).exists()
+
+
+def test_a_missing_extra_prints_the_install_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "turnlens.dashboard.commands", None)
+
+    def missing(name: str, *args: object, **kwargs: object) -> object:
+        raise ModuleNotFoundError("No module named 'streamlit'", name="streamlit")
+
+    monkeypatch.setattr("builtins.__import__", missing)
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    monkeypatch.undo()
+    assert ended.value.code == 2
+    assert 'pip install "turnlens[dashboard]"' in capsys.readouterr().err
