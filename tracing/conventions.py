@@ -150,7 +150,9 @@ SPAN_FIELDS: tuple[Field, ...] = (
     _field("turnlens.tokens", "BIGINT", "tokens", "tokens computed, published, restored or lost"),
     # snapshots
     _field("turnlens.tier", "VARCHAR", "", "device, host, disk, remote, peer or unspecified"),
-    _field("turnlens.outcome", "VARCHAR", "", "how a publish, a restore, a lease or a prefill (done, preempted, stopped) ended"),
+    _field(
+        "turnlens.outcome", "VARCHAR", "", "how a publish, a restore, a lease or a prefill (done, preempted, stopped) ended"
+    ),
     _field("turnlens.reason", "VARCHAR", "", "why it ended so; of an eviction: slots, memory, tier_capacity, reset, ..."),
     _field("turnlens.valid_prefix_tokens", "BIGINT", "tokens", "absolute prefix that was usable when the restore ended"),
     _field("turnlens.ranks", "BIGINT", "ranks", "workers that must hold the restored span"),

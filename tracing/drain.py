@@ -7,6 +7,7 @@ reason, and the misuse is logged once a kind and counted.
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from operator import index
 from typing import Any
 
 from opentelemetry.sdk.trace import ReadableSpan
@@ -71,10 +72,7 @@ class Drain:
             try:
                 self._apply(kind, at_ns, turn, payload)
             except Exception as error:  # whatever the engine passed in, it ends here
-                self.misuse(f"bad_{_NAMES[kind]}", error)
-                state = turn.state if turn is not None else None
-                if state is not None:
-                    self._flaw(state, f"bad_{_NAMES[kind]}", at_ns)
+                self._blame(turn, f"bad_{_NAMES[kind]}", at_ns, error)
 
     def take(self) -> tuple[list[ReadableSpan], list[tuple[int, dict[str, int]]]]:
         """The spans and the gauge samples made since the last call."""
@@ -119,7 +117,10 @@ class Drain:
     def _apply(self, kind: int, at_ns: int, turn: Turn | None, payload: Any) -> None:
         if kind == handles.STEP:
             for member, start, end in payload:
-                self._computed(member, start, end, False, at_ns)
+                try:
+                    self._computed(member, start, end, False, at_ns)
+                except Exception as error:  # one bad member must not cost the others their step
+                    self._blame(member, "bad_step", at_ns, error)
         elif kind == handles.COMPUTED and turn is not None:
             start, end, stale = payload
             self._computed(turn, start, end, stale, at_ns)
@@ -153,6 +154,7 @@ class Drain:
             state.retried(str(payload[0]))
         elif kind == handles.RESTORE_STARTED:
             tokens, tier, key, ranks = payload
+            tokens, ranks = index(tokens), index(ranks)
             if tier not in conventions.TIERS:
                 self.misuse("unknown_tier", tier)
                 state.ledger.flaw("unknown_tier")
@@ -161,7 +163,7 @@ class Drain:
         elif kind == handles.RESTORE_FINALIZED:
             self._restore_finalized(state, at_ns, *payload)
         elif kind == handles.INVALIDATED:
-            state.ledger.invalidated(*payload)
+            state.ledger.invalidated(index(payload[0]))
         elif kind == handles.PREEMPTED:
             (by,) = payload
             state.end_prefill(at_ns, "preempted", by.id if isinstance(by, Turn) else None)
@@ -175,6 +177,8 @@ class Drain:
             self._finish(state, at_ns, *payload)
 
     def _begin(self, turn: Turn, begin: Begin) -> None:
+        if begin.prompt_tokens is not None:
+            begin.prompt_tokens = index(begin.prompt_tokens)
         parent = remote_parent(str(begin.facts.pop("traceparent", None) or ""))
         context, sampled = self._factory.root(conventions.TURN, parent)
         state = TurnState(turn, begin, context, parent, sampled, Ledger(begin.prompt_tokens), self._factory)
@@ -195,8 +199,9 @@ class Drain:
         tier: str | None,
         missing: Any,
     ) -> None:
-        first = state.admitted_ns is None
-        if first:
+        hit, offered, lease = index(hit), index(offered), index(lease)
+        local = None if local is None else index(local)
+        if state.admitted_ns is None:
             conversation = state.begin.conversation_id
             state.look_up(self._ghost, self._conversations.get(conversation) if conversation is not None else None)
             state.session_tokens = self._sessions.get(state.begin.session, 0) if state.begin.session else 0
@@ -224,7 +229,7 @@ class Drain:
             "turnlens.tier": tier,
             "turnlens.retries": retries,
             "turnlens.retry_reasons": state.retry_reasons or None,
-            **self._around.attributes(*self._totals),
+            **self._around.attributes(at_ns, *self._totals),
         }
         state.retry_reasons = []
         state.emit(conventions.ADMIT, state.waiting_since_ns, at_ns, facts, links=explained)
@@ -237,13 +242,13 @@ class Drain:
             self._flaw(state, "event_after_end", at_ns)
             self.misuse("event_after_end", "computed")
             return
-        state.computed(start, end, stale, at_ns)
-        if state.marked * self._unit < state.prompt:
-            state.mark_seen(self._ghost, at_ns)
+        state.computed(index(start), index(end), bool(stale), at_ns)
+        state.mark_seen(self._ghost, at_ns)
 
     def _restore_finalized(
         self, state: TurnState, at_ns: int, success: bool, valid: int, rank: int | None, reason: str | None
     ) -> None:
+        valid = index(valid)
         outcome = "stale" if state.ended else state.ledger.restore_finalized(bool(success), valid, rank)
         if outcome == "pending":
             return
@@ -262,6 +267,7 @@ class Drain:
         self, at_ns: int, free_slots: int | None, free_tokens: int | None, running: int | None, waiting: int | None, lost: int
     ) -> None:
         around = self._around
+        around.at_ns = at_ns
         around.free_slots = around.free_slots if free_slots is None else free_slots
         around.free_tokens = around.free_tokens if free_tokens is None else free_tokens
         around.running = around.running if running is None else running
@@ -368,6 +374,12 @@ class Drain:
             state.emit(conventions.CORRECTION, at_ns, at_ns, facts)
             self._spans.extend(state.spans)
             state.spans = []
+
+    def _blame(self, turn: object, kind: str, at_ns: int, error: Exception) -> None:
+        self.misuse(kind, error)
+        state = self._owner(turn)
+        if state is not None:
+            self._flaw(state, kind, at_ns)
 
     def _owner(self, turn: object) -> TurnState | None:
         return turn.state if isinstance(turn, Turn) else None

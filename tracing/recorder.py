@@ -168,7 +168,8 @@ class Recorder:
             prompt_tokens,
             None if conversation_id is None else str(conversation_id),
             None if session is None else str(session),
-            ReusePoints(prefix, prefix_at, self._text) if len(prefix) else None,
+            # No keys were given, or a list that is empty as yet: an engine may add keys to it.
+            None if isinstance(prefix, tuple) and not prefix else ReusePoints(prefix, prefix_at, self._text),
             int(arrived) if isinstance(arrived, int | float) else None,
             None if disabled is None else str(disabled),
             facts,
@@ -233,7 +234,7 @@ class Recorder:
         waiting: int | None = None,
         at_ns: int | None = None,
     ) -> None:
-        """What is free and how many requests there are, now."""
+        """What is free and how many requests there are, now. Admissions and evictions of the next five seconds carry it."""
         lost = self._lost + self._lost_elsewhere
         self.put(handles.SAMPLE, at_ns, None, (free_slots, free_tokens, running, waiting, lost))
 

@@ -150,7 +150,7 @@ class Snapshots:
             "turnlens.owner_turn_id": (known[0].owner or None) if known else None,
             "turnlens.age_ns": max(0, at_ns - min(fate.at_ns for fate in published)) if published else None,
             "turnlens.idle_ns": max(0, at_ns - max(entry.used_ns for entry in known)) if known else None,
-            **around.attributes(*self._totals),
+            **around.attributes(at_ns, *self._totals),
         }
         links = [span_of(published[0])] if published else []
         context = self._emit(conventions.EVICT, needed_by, for_turn, at_ns, at_ns, facts, links)

@@ -20,6 +20,8 @@ from turnlens.tracing import conventions
 
 Value = str | bool | int | float | Sequence[str] | Sequence[int] | None
 _OK = Status(StatusCode.UNSET)
+_INT64_MAX = 2**63 - 1
+_TEXT_LIMIT = 4_096
 _PROPAGATOR = TraceContextTextMapPropagator()
 
 
@@ -31,6 +33,19 @@ def remote_parent(traceparent: str | None) -> SpanContext | None:
 
     context = get_current_span(_PROPAGATOR.extract({"traceparent": traceparent})).get_span_context()
     return context if context.is_valid else None
+
+
+def _sendable(value: AttributeValue) -> AttributeValue:
+    """A value that OTLP can carry. One that it cannot would keep its whole batch from ever being taken."""
+    if isinstance(value, bool | float):
+        return value
+    if isinstance(value, int):
+        return value if -_INT64_MAX <= value <= _INT64_MAX else str(value)
+    if isinstance(value, str):
+        return value[:_TEXT_LIMIT] if value.isascii() else value[:_TEXT_LIMIT].encode("utf-8", "replace").decode()
+    if isinstance(value, list):
+        return [_sendable(item) for item in value]
+    return str(value)[:_TEXT_LIMIT]
 
 
 class SpanFactory:
@@ -45,9 +60,8 @@ class SpanFactory:
     def root(self, name: str, parent: SpanContext | None = None) -> tuple[SpanContext, bool]:
         """A context for a new root (or for the child of a remote parent), and whether its trace is sampled."""
         trace_id = parent.trace_id if parent else self._ids.generate_trace_id()
+        # The caller's own decision is not asked: an eviction in this turn's trace belongs to another turn's story.
         decision = self._sampler.should_sample(None, trace_id, name).decision
-        if parent is not None and not parent.trace_flags.sampled and decision is not Decision.RECORD_AND_SAMPLE:
-            decision = Decision.DROP
         return self._context(trace_id), decision is Decision.RECORD_AND_SAMPLE
 
     def child(self, of: SpanContext) -> SpanContext:
@@ -69,7 +83,7 @@ class SpanFactory:
         error: str | None = None,
     ) -> ReadableSpan:
         """A finished span. Attributes whose value is None are left out: what was not observed is absent."""
-        known: dict[str, AttributeValue] = {key: value for key, value in attributes.items() if value is not None}
+        known: dict[str, AttributeValue] = {key: _sendable(value) for key, value in attributes.items() if value is not None}
         return ReadableSpan(
             name=name,
             context=context,
@@ -78,7 +92,7 @@ class SpanFactory:
             attributes=known,
             links=[Link(target) for target in links],
             status=Status(StatusCode.ERROR, error) if error else _OK,
-            start_time=start_ns,
-            end_time=max(start_ns, end_ns),
+            start_time=min(max(start_ns, 0), _INT64_MAX),
+            end_time=min(max(start_ns, end_ns, 0), _INT64_MAX),
             instrumentation_scope=self._scope,
         )

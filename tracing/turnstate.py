@@ -56,21 +56,28 @@ class Begin:
     facts: dict[str, Value]  # attributes under their keys on the wire
 
 
+# What was free some seconds ago says little about now.
+_SAMPLE_HOLDS_NS = 5_000_000_000
+
+
 @dataclass(slots=True)
 class Surroundings:
-    """What was free when something happened. None where no sample said."""
+    """What was free when something happened. None where no sample of the last five seconds said."""
 
+    at_ns: int = 0
     free_slots: int | None = None
     free_tokens: int | None = None
     running: int | None = None
     waiting: int | None = None
 
-    def attributes(self, total_slots: int | None, total_tokens: int | None) -> dict[str, Value]:
-        return {
+    def attributes(self, at_ns: int, total_slots: int | None, total_tokens: int | None) -> dict[str, Value]:
+        """As span attributes, at a moment [wall ns]."""
+        totals: dict[str, Value] = {"turnlens.total_slots": total_slots, "turnlens.total_tokens": total_tokens}
+        if at_ns - self.at_ns > _SAMPLE_HOLDS_NS:
+            return totals
+        return totals | {
             "turnlens.free_slots": self.free_slots,
-            "turnlens.total_slots": total_slots,
             "turnlens.free_tokens": self.free_tokens,
-            "turnlens.total_tokens": total_tokens,
             "turnlens.running": self.running,
             "turnlens.waiting": self.waiting,
         }
@@ -193,11 +200,13 @@ class TurnState:
         if points is None:
             return
         upto = points.count(min(self.ledger.frontier, self.prompt))
+        if upto <= self.marked:
+            return
         for index in range(upto - 1, self.marked - 1, -1):
             key = points.key(index)
             ghost.saw(key, self.turn.id, at_ns, points.end(index))
             ghost.used(key, at_ns)
-        self.marked = max(self.marked, upto)
+        self.marked = upto
 
     def find_pieces(self, ghost: Ghost, device: int, named: str) -> None:
         """For engines whose snapshots each bring back a whole prefix: what stood for which span of the prompt at an admission.
@@ -208,10 +217,10 @@ class TurnState:
         known = points.count(self.seen or 0) if points is not None else 0
         if points is None or known == 0:
             return
-        entries = [ghost.get(points.key(index)) for index in range(known)]
-        last = entries[-1]
+        last = ghost.get(points.key(known - 1))
         if last is None or not last.whole:
-            return
+            return  # blocks of a chain: the first one that is missing breaks it
+        entries = [ghost.get(points.key(index)) for index in range(known)]
         self.pieces = []
         at = points.count(device)
         if at:
@@ -320,7 +329,9 @@ class TurnState:
         for segment in accounts.segments:
             at = segment.start
             while at < segment.end:
-                provider: Piece | Provider | None = next((item for item in self.pieces or self.providers if item.end > at), None)
+                provider: Piece | Provider | None = next(
+                    (item for item in self.pieces or self.providers if item.end > at), None
+                )
                 upto = min(segment.end, provider.end) if provider else segment.end
                 if segment.label.source == RESTORED and at < self.local_tokens < upto:
                     upto = self.local_tokens  # restored although it was there, and restored because it was not

@@ -375,3 +375,63 @@ def test_the_engine_side_imports_nothing_heavy_and_quickly() -> None:
     took, heavy = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split(" ", 1)
     assert heavy.strip() == "[]"
     assert float(took) < 0.5  # measured 25 ms; the bound only catches a new heavy import
+
+
+def test_values_that_otlp_cannot_carry_do_not_hold_up_the_rest() -> None:
+    from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+
+    scene = Scene()
+    odd: dict[str, Any] = {"huge": 2**70, "object": object(), "surrogate": "\ud800", "long": "x" * 10_000, "nothing": None}
+    turn = scene.recorder.turn("q\udcff", conversation_id="c", prompt_tokens=10, at_ns=-5, **odd)
+    turn.admitted(0, at_ns=2**70)
+    turn.computed(0, 10, at_ns=scene.at(1))
+    turn.finished(at_ns=scene.at(2))
+    spans = scene.spans()
+    assert encode_spans(spans).ByteSize() > 0
+    (row,) = scene.store().rows("select turn_id, complete, prompt_tokens, end_ns from turns")
+    assert (row["turn_id"], row["complete"], row["prompt_tokens"], row["end_ns"]) == ("q?", True, 10, scene.at(2))
+
+
+def test_numbers_of_other_kinds() -> None:
+    import numpy as np
+
+    with_recorder = recorder()
+    turn = with_recorder.turn("q", prompt_tokens=np.int64(100))  # type: ignore[arg-type]
+    turn.admitted(np.int32(60))  # type: ignore[arg-type]
+    turn.computed(np.int64(60), 100)  # type: ignore[arg-type]
+    turn.finished()
+    found = turn.attribution()
+    assert found is not None
+    assert (found.hit, found.computed, found.complete) == (60, 40, True)
+    half = with_recorder.turn("h", prompt_tokens=100)
+    half.admitted(0.5)  # type: ignore[arg-type]
+    half.finished()
+    wrong = half.attribution()
+    assert wrong is not None
+    assert "bad_admitted" in wrong.reasons
+    with_recorder.close()
+
+
+def test_one_bad_member_of_a_batch_costs_the_others_nothing() -> None:
+    with_recorder = recorder()
+    turns = [with_recorder.turn(f"q{n}", prompt_tokens=10) for n in range(3)]
+    for turn in turns:
+        turn.admitted(0)
+    with_recorder.step([(turns[0], 0, 10), (turns[1], "x", 10), (None, 0, 1), (turns[2], 0, 10)])  # type: ignore[list-item]
+    for turn in turns:
+        turn.finished()
+    found = [turn.attribution() for turn in turns]
+    assert [(item.computed, item.complete) for item in found if item] == [(10, True), (0, False), (10, True)]
+    with_recorder.close()
+
+
+def test_a_sample_says_nothing_about_what_comes_long_after() -> None:
+    scene = Scene(slots=4)
+    scene.recorder.sample(free_slots=3, at_ns=scene.at(0))
+    for number, second in enumerate([2, 20]):
+        turn = scene.recorder.turn(f"q{number}", prompt_tokens=4, at_ns=scene.at(second))
+        turn.admitted(0, at_ns=scene.at(second))
+        turn.computed(0, 4, at_ns=scene.at(second))
+        turn.finished(at_ns=scene.at(second))
+    rows = scene.store().rows("select free_slots, total_slots from spans where name = 'scheduler.admit' order by start_ns")
+    assert [tuple(row.values()) for row in rows] == [(3, 4), (None, 4)]
