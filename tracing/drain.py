@@ -144,6 +144,9 @@ class Drain:
         state = turn.state
         if state is None:
             return  # its beginning was dropped, which was counted
+        if kind == handles.FLAW:
+            self._flaw(state, str(payload[0]), at_ns)
+            return
         if state.ended and kind != handles.RESTORE_FINALIZED:
             self._flaw(state, "event_after_end", at_ns)
             self.misuse("event_after_end", _NAMES[kind])
@@ -402,4 +405,5 @@ _NAMES = {
     handles.EVICTED: "evicted",
     handles.LEASE: "lease",
     handles.SAMPLE: "sample",
+    handles.FLAW: "flaw",
 }

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # Kinds of records in the buffer.
 BEGIN, ADMITTED, RETRIED, RESTORE_STARTED, RESTORE_FINALIZED, COMPUTED, STEP = range(7)
 INVALIDATED, PREEMPTED, FIRST_TOKEN, FINISHED = range(7, 11)
-PUBLISH, PUBLISHED, EVICTED, LEASE, SAMPLE = range(11, 16)
+PUBLISH, PUBLISHED, EVICTED, LEASE, SAMPLE, FLAW = range(11, 17)
 
 
 class Sink(Protocol):
@@ -101,6 +101,10 @@ class Turn:
     def finished(self, status: str = "stop", output_tokens: int | None = None, at_ns: int | None = None) -> None:
         """The turn ended: ``stop``, ``length``, ``abort``, ``cancelled``, ``error`` or ``timeout``. Returns at once."""
         self._recorder.finish(self, at_ns, status, output_tokens)
+
+    def flaw(self, reason: str, at_ns: int | None = None) -> None:
+        """The instrumentation itself failed for this turn: it is incomplete, with this reason."""
+        self._recorder.put(FLAW, at_ns, self, (reason,))
 
     def attribution(self, timeout_s: float = 1.0) -> Attribution | None:
         """The finished ledger, or None where it is not there in time. Waits; not for the scheduler's own thread."""

@@ -435,3 +435,21 @@ def test_a_sample_says_nothing_about_what_comes_long_after() -> None:
         turn.finished(at_ns=scene.at(second))
     rows = scene.store().rows("select free_slots, total_slots from spans where name = 'scheduler.admit' order by start_ns")
     assert [tuple(row.values()) for row in rows] == [(3, 4), (None, 4)]
+
+
+def test_instrumentation_that_failed_says_so_before_and_after_the_end() -> None:
+    scene = Scene()
+    for name in ("before", "after"):
+        turn = scene.recorder.turn(name, prompt_tokens=4, at_ns=scene.at(0))
+        turn.admitted(0, at_ns=scene.at(0))
+        turn.computed(0, 4, at_ns=scene.at(1))
+        if name == "before":
+            turn.flaw("hook_failed", at_ns=scene.at(1))
+        turn.finished(at_ns=scene.at(2))
+        if name == "after":
+            turn.flaw("hook_failed", at_ns=scene.at(3))
+    rows = scene.store().rows("select turn_id, complete, incomplete_reasons, verdict from turns order by turn_id")
+    assert [tuple(row.values()) for row in rows] == [
+        ("after", False, ["hook_failed"], "incomplete"),
+        ("before", False, ["hook_failed"], "incomplete"),
+    ]
