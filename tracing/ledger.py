@@ -249,6 +249,11 @@ class Ledger:
         return self._attempt.frontier if self._attempt else 0
 
     @property
+    def consumed(self) -> bool:
+        """Whether the running attempt has taken its first step."""
+        return self._attempt is not None and self._attempt.consumed
+
+    @property
     def prompt_done(self) -> bool:
         """Whether some attempt has reached the end of the prompt."""
         if self._first_token is not None:
@@ -323,7 +328,9 @@ class Ledger:
             attempt.held.put(device_end, restored_end, Held(RESTORED, PLAIN))
             attempt.restored = restored_end - device_end
             self._work[RESTORED] += attempt.restored
-            self._proved_seen = max(self._proved_seen, restored_end)
+            for _, upto, earlier in self._own.within(device_end, restored_end):
+                if earlier is None:  # what this turn itself had held before proves nothing about others
+                    self._proved_seen = max(self._proved_seen, upto)
         if start > restored_end:
             self._flaw("step_beyond_known_prefix")
         attempt.consumed = True

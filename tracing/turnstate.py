@@ -220,9 +220,9 @@ class TurnState:
         last = ghost.get(points.key(known - 1))
         if last is None or not last.whole:
             return  # blocks of a chain: the first one that is missing breaks it
-        entries = [ghost.get(points.key(index)) for index in range(known)]
+        at = points.count(device)  # may lie past the seen prefix: after a preemption this turn's own snapshots are there
+        entries = [ghost.get(points.key(index)) for index in range(max(known, at))]
         self.pieces = []
-        at = points.count(device)
         if at:
             self._add_piece(points, entries, at - 1)
         while at < known:
@@ -247,7 +247,7 @@ class TurnState:
 
     def computed(self, start: int, end: int, stale: bool, at_ns: int) -> None:
         """A step ran."""
-        if self.first_token_ns is not None and self.ledger.prompt_done and start >= self.prompt:
+        if self.first_token_ns is not None and self.ledger.consumed and self.ledger.prompt_done and start >= self.prompt:
             return  # decode, the common case
         added = self.ledger.computed(start, end, stale)
         if not added:

@@ -217,6 +217,7 @@ class Cache:
     # -- evictions --------------------------------------------------------------------------------------------------------
 
     def _evict(self, node: Node, reason: str, run: Run | None) -> None:
+        self._tracer.sample()  # before anything is free: an eviction is explained by what was full
         key, start, end, now = node.key, node.start, node.end, self._now()
         parent_key = node.parent.key if node.parent is not None and node.parent.edge else None
         loss = Loss(f"evicted.{reason}", key, run.id if run is not None else None, now)

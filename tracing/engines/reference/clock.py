@@ -32,8 +32,10 @@ class Events:
         """Time of the next event, or None where none is left."""
         return self._heap[0][0] if self._heap else None
 
-    def run(self) -> None:
-        """Until no event is left."""
-        while self._heap:
-            self.now_ns, _, action = heapq.heappop(self._heap)
-            action()
+    def step(self) -> bool:
+        """Do the next thing. False where there is none."""
+        if not self._heap:
+            return False
+        self.now_ns, _, action = heapq.heappop(self._heap)
+        action()
+        return True

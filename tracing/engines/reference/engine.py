@@ -46,7 +46,7 @@ class Engine:
     ) -> None:
         self.config = config
         self.truths: list[TurnTruth] = []
-        self._events = events = Events(started_ns)
+        self.events = events = Events(started_ns)
         self._trace = tracer = Tracer(recorder, config.policy, config.model, lambda: events.now_ns)
         self.cache = cache = Cache(config, tracer, lambda: events.now_ns)
         tracer.surroundings = lambda: (cache.free_slots, cache.free_tokens, len(self._running), len(self._waiting))
@@ -62,7 +62,7 @@ class Engine:
     @property
     def now_ns(self) -> int:
         """Virtual wall time."""
-        return self._events.now_ns
+        return self.events.now_ns
 
     def submit(self, request: Request, at_ns: int | None = None) -> None:
         """A request reaches the server, now or later. One that can never fit is refused."""
@@ -73,13 +73,14 @@ class Engine:
         run = Run.of(request, arrived, self.cache.tree.root)
         costs = self.config.costs
         frontend = costs.frontend_seconds + costs.frontend_message_seconds * len(request.messages)
-        self._events.at(arrived + ns(frontend), lambda: self._arrive(run))
+        self.events.at(arrived + ns(frontend), lambda: self._arrive(run))
         if request.abort_after_seconds is not None:
-            self._events.at(arrived + ns(max(frontend, request.abort_after_seconds)), lambda: self._abort(run))
+            self.events.at(arrived + ns(max(frontend, request.abort_after_seconds)), lambda: self._abort(run))
 
     def run(self) -> list[TurnTruth]:
         """Serve everything. Returns the turns in the order in which they ended."""
-        self._events.run()
+        while self.events.step():
+            pass
         if self._waiting or self._running:
             raise RuntimeError(f"the engine stands still: running {self._running}, waiting {list(self._waiting)}")
         return self.truths
@@ -88,7 +89,7 @@ class Engine:
         """Something may be possible now that was not before."""
         if not self._stepping:
             self._stepping = True
-            self._events.at(self.now_ns, self._begin_step)
+            self.events.at(self.now_ns, self._begin_step)
 
     # -- arrival and admission --------------------------------------------------------------------------------------------
 
@@ -177,7 +178,7 @@ class Engine:
         for work in batch:
             seconds += work.run.lookup_seconds
             work.run.lookup_seconds = 0.0
-        self._events.after(seconds, lambda: self._stepped(batch))
+        self.events.after(seconds, lambda: self._stepped(batch))
 
     def _plan(self) -> list[Work]:
         """What each request runs in the next step."""
@@ -208,9 +209,9 @@ class Engine:
         if not streams or could_admit or not all(run.decoding for run in streams):
             return 1
         tokens = min(self.config.decode_burst_tokens, *(run.request.output.tokens - run.generated for run in streams))
-        if self._events.next_ns is not None:
+        if self.events.next_ns is not None:
             one = ns(self._token_seconds(len(streams)))
-            tokens = min(tokens, (self._events.next_ns - self.now_ns) // one + 1)
+            tokens = min(tokens, (self.events.next_ns - self.now_ns) // one + 1)
         return 1 if tokens * len(streams) > self.cache.free_tokens else tokens
 
     def _room_for(self, run: Run, end: int) -> bool:

@@ -93,15 +93,20 @@ class Run:
         for start, end, source in segments:
             sums[source] += end - start
         first = self.first_token_ns
+        admitted = self.admitted_ns is not None
         return TurnTruth(
             request_id=self.id,
             conversation_id=self.request.conversation_id,
             prompt_tokens=self.prompt,
             output_tokens=self.generated,
             segments=segments,
+            hit=sums["hit"],
+            restored=sums["restored"],
             computed=sums["recomputed"] + sums["new"],
-            **sums,
-            seen=book.seen_tokens,
+            recomputed=sums["recomputed"] if admitted else None,
+            new=sums["new"] if admitted else None,
+            unobserved=sums["unobserved"],
+            seen=book.seen_tokens if admitted else None,
             work_hit=book.work[HIT],
             work_restored=book.work[RESTORED],
             work_computed=book.work[COMPUTED],

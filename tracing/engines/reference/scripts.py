@@ -104,8 +104,8 @@ def _readers() -> Iterator[Script]:
     """Cold reads of whole books, two at once: the only ones that fill the pool."""
     for number in range(1, 3):
         opening = (_ASSISTANT, *(Message(f"book-{number}:part-{part}", 25_000) for part in range(4)))
-        beats = (Beat(0.0, (60,), 120),)
-        yield Script(f"r{number:02}", f"reader-{number}", opening, beats, 290.0 + 3.0 * number, tenant="research")
+        beats = (Beat(0.0, (60,), 120), Beat(4.0, (80,), 60))[: 3 - number]
+        yield Script(f"r{number:02}", f"reader-{number}", opening, beats, 270.0 + 3.0 * number, tenant="research")
 
 
 def _with_incidents(script: Script) -> Script:
@@ -115,7 +115,7 @@ def _with_incidents(script: Script) -> Script:
         ("c12", 1): {"abort_after_seconds": 3.5},  # the user goes away in mid-prompt
         ("c07", 2): {"restore_fault": "corrupt"},
         ("c10", 3): {"restore_fault": "partial"},
-        ("c04", 4): {"restore_fault": "timeout"},
+        ("c04", 3): {"restore_fault": "timeout"},
     }
     beats = list(script.beats)
     for (short, turn), change in changes.items():

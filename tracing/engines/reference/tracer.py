@@ -100,9 +100,8 @@ class Tracer:
             self._recorder.published([key], tokens, parent_key, tier="host", at_ns=self._now())
 
     def evicted(self, key: bytes, tokens: int, reason: str, run: Run | None, tier: str = "device") -> None:
-        """A snapshot went; ``tokens`` went with it, 0 where its child holds them all."""
+        """A snapshot went; ``tokens`` went with it, 0 where its child holds them all. The caller has taken a sample before."""
         if self._recorder is not None:
-            self.sample()
             for_turn = run.turn if run is not None else None
             policy = self._policy if tier == "device" else "lru"
             self._recorder.evicted([key], tokens, tier, reason, for_turn, policy, at_ns=self._now())

@@ -27,8 +27,8 @@ class Loss:
 @dataclass(frozen=True, slots=True)
 class TurnTruth:
     """One turn as the engine served it. Counts are tokens, times nanoseconds; ``segments`` are (start, end, source) with the
-    sources of the model. ``missing`` tells why the device did not hold more, as of the admission that the coverage stands on;
-    None where the whole seen prefix was there."""
+    sources of the model. S is looked up at the first admission: a turn that was never admitted has none. ``missing`` tells why
+    the device did not hold more, as of the admission that the coverage stands on; None where it held all that was seen."""
 
     request_id: str
     conversation_id: str | None
@@ -38,10 +38,10 @@ class TurnTruth:
     hit: int
     restored: int
     computed: int
-    recomputed: int
-    new: int
+    recomputed: int | None
+    new: int | None
     unobserved: int
-    seen: int
+    seen: int | None
     work_hit: int
     work_restored: int
     work_computed: int
@@ -145,8 +145,7 @@ class TurnBook:
     @property
     def seen_tokens(self) -> int:
         """S [tokens]: what was known at the first admission, or proved by what was used."""
-        final = self.final()
-        return max(self.seen, self.reached, final.rfind(HIT) + 1, final.rfind(RESTORED) + 1)
+        return max(self.seen, self.reached)
 
 
 def verdict(tokens: Mapping[str, int], seen: int) -> str:

@@ -120,7 +120,7 @@ class DemoResult:
 def demo_config() -> EngineConfig:
     """48 slots and a pool that they leave mostly free; a host tier that holds a part of what they lose."""
     return EngineConfig(
-        slots=48, pool_tokens=180_000, max_running=6, request_chunk_tokens=768, min_span_tokens=48, host_tokens=60_000
+        slots=48, pool_tokens=180_000, max_running=7, request_chunk_tokens=768, min_span_tokens=64, host_tokens=60_000
     )
 
 

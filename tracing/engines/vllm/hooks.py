@@ -264,7 +264,7 @@ class SchedulerTrace:
         tracked.turn.restore_finalized(success=success, valid_prefix_tokens=tracked.clip(valid), rank=None, reason=reason)
 
     def _failed_restore(self, tracked: Tracked, valid: int) -> None:
-        self._end_restore(tracked, success=False, valid=valid, reason="partial" if valid > tracked.hit else "absent")
+        self._end_restore(tracked, success=False, valid=valid, reason="partial" if valid > tracked.hit else None)
 
     @guarded
     def blocks_invalid(self, requests: list[Any], known: list[int], affected: set[str], asynchronous: bool) -> None:
