@@ -158,7 +158,7 @@ SPAN_FIELDS: tuple[Field, ...] = (
     _field("turnlens.ranks", "BIGINT", "ranks", "workers that must hold the restored span"),
     _field("turnlens.bytes", "BIGINT", "bytes", "bytes moved"),
     _field("turnlens.slots", "BIGINT", "slots", "slots that a published snapshot takes"),
-    _field("turnlens.trigger", "VARCHAR", "", "what caused a publish: speaker_change, turn_end, page, interval"),
+    _field("turnlens.trigger", "VARCHAR", "", "what caused a publish: speaker_change, turn_end, page, interval, restore"),
     _field("turnlens.policy", "VARCHAR", "", "the eviction policy that chose the victim"),
     _field("turnlens.owner_turn_id", "VARCHAR", "", "the turn that had published what was evicted"),
     _field("turnlens.age_ns", "BIGINT", "ns", "time since the evicted snapshot was published"),

@@ -126,6 +126,8 @@ class Drain:
             self._computed(turn, start, end, stale, at_ns)
         elif kind == handles.PUBLISH:
             self._snapshots.publish(at_ns, self._owner(payload[4]), *payload)
+        elif kind == handles.PUBLISH_BEGUN:
+            self._snapshots.begun(at_ns, *payload)
         elif kind == handles.PUBLISHED:
             self._snapshots.published(at_ns, self._owner(payload[3]), *payload)
         elif kind == handles.EVICTED:
@@ -209,6 +211,7 @@ class Drain:
             state.look_up(self._ghost, self._conversations.get(conversation) if conversation is not None else None)
             state.session_tokens = self._sessions.get(state.begin.session, 0) if state.begin.session else 0
             state.admitted_ns = at_ns
+        state.last_admitted_ns = at_ns
         retries = state.ledger.retries
         state.ledger.admitted(hit, offered, lease, session=min(hit, state.session_tokens))
         if not state.ledger.prompt_done:
@@ -255,6 +258,8 @@ class Drain:
         outcome = "stale" if state.ended else state.ledger.restore_finalized(bool(success), valid, rank)
         if outcome == "pending":
             return
+        if outcome == "failed":
+            state.waiting_since_ns = at_ns  # a fresh admission may follow
         if state.ended and not state.restores:
             self._flaw(state, "event_after_end", at_ns)
             self.misuse("event_after_end", "restore_finalized")
@@ -406,4 +411,5 @@ _NAMES = {
     handles.LEASE: "lease",
     handles.SAMPLE: "sample",
     handles.FLAW: "flaw",
+    handles.PUBLISH_BEGUN: "publish_begun",
 }

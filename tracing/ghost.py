@@ -92,7 +92,7 @@ class Ghost:
         """A publish of this key ended: ``committed``, or not."""
         entry = self.saw(key, owner, fate.at_ns, tokens)
         entry.whole |= whole
-        if fate.kind == "committed":
+        if fate.kind == "committed" and (fate.tier == "device" or entry.published is None):
             entry.published = fate
             if owner:
                 entry.owner = owner

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # Kinds of records in the buffer.
 BEGIN, ADMITTED, RETRIED, RESTORE_STARTED, RESTORE_FINALIZED, COMPUTED, STEP = range(7)
 INVALIDATED, PREEMPTED, FIRST_TOKEN, FINISHED = range(7, 11)
-PUBLISH, PUBLISHED, EVICTED, LEASE, SAMPLE, FLAW = range(11, 17)
+PUBLISH, PUBLISHED, EVICTED, LEASE, SAMPLE, FLAW, PUBLISH_BEGUN = range(11, 18)
 
 
 class Sink(Protocol):
@@ -131,6 +131,8 @@ class Publish:
         self._recorder = recorder
         self._facts = facts
         self._start_ns = recorder.now_ns() if at_ns is None else at_ns
+        # Told now, because what is about to be published has been computed: another turn may ask for it before it is there.
+        recorder.put(PUBLISH_BEGUN, self._start_ns, None, facts[:3])
         self._outcome: str | None = None
         self._reason: str | None = None
 

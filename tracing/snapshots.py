@@ -33,6 +33,10 @@ class Snapshots:
         self._spans = spans
         self._totals = totals
 
+    def begun(self, at_ns: int, key: object, turn: Turn | None, tokens: int) -> None:
+        """One snapshot's publish began: its prefix has been computed, and is seen from now on."""
+        self._ghost.saw(self._text(key), turn.id if turn else "", at_ns, tokens).whole = True
+
     def publish(
         self,
         at_ns: int,

@@ -114,7 +114,8 @@ class TurnState:
     missing: dict[int, str] = field(default_factory=dict[int, str])  # position -> first missing key, as the engine said
     pieces: list[Piece] = field(default_factory=list[Piece])  # of engines with whole snapshots, at the admission that counts
     waiting_since_ns: int = 0
-    admitted_ns: int | None = None
+    admitted_ns: int | None = None  # the first time
+    last_admitted_ns: int | None = None
     first_token_ns: int | None = None
     restore_ns: int = 0
     retry_reasons: list[str] = field(default_factory=list[str])
@@ -254,7 +255,7 @@ class TurnState:
             return
         end = min(end, self.prompt)
         if self.prefill is None:
-            begun = self.admitted_ns or at_ns
+            begun = self.last_admitted_ns or at_ns
             self.prefill = _Prefill(start_ns=begun, end_ns=at_ns, first=end - added, last=end)
         self.prefill.end_ns = at_ns
         self.prefill.last = end

@@ -1,22 +1,29 @@
--- The other turns that one turn's causes name: those that made its prefix go (role evicted) and those that had brought it (role
--- provided), with the tokens concerned. ``ask`` is the id that means this turn and no other, null where it is not in the store.
+-- The other turns in one turn's story, those of most tokens first, at most ``most`` of each role: ``evictor`` needed the room of a
+-- prefix that this turn missed, ``provider`` had brought a prefix of its prompt, ``victim`` lost a snapshot so that this turn had room.
+-- ``ask`` is the id that means that turn and no other, null where it is not in the store.
 --
--- Example: from related_turns('0af7651916cd43dd8448eb211c80319c', 'b7ad6b7169203331')
-create or replace macro related_turns(trace, span) as table
-with named as (
-  select evicted_by_turn as turn_id, 'evicted' as role, start_token, end_token, resource_id
-  from causes
-  where trace_id = trace and turn_span_id = span
-  union all
-  select provided_by_turn, 'provided', start_token, end_token, resource_id
+-- Example: from related_turns('0af7651916cd43dd8448eb211c80319c', 'b7ad6b7169203331', 5)
+create or replace macro related_turns(trace, span, most) as table
+with own_causes as (
+  select evicted_by_turn, provided_by_turn, end_token - start_token as tokens, resource_id
   from causes
   where trace_id = trace and turn_span_id = span
 ),
+named as (
+  select 'evictor' as role, evicted_by_turn as turn_id, tokens, resource_id from own_causes
+  union all
+  select 'provider', provided_by_turn, tokens, resource_id from own_causes
+  union all
+  select 'victim', e.owner_turn, e.tokens, e.resource_id
+  from evictions as e
+  join spans as s using (trace_id, span_id)
+  where e.trace_id = trace and s.parent_span_id = span
+),
 once as (
-  select turn_id, role, resource_id, sum(end_token - start_token)::bigint as tokens, min(start_token) as start_token
+  select role, turn_id, resource_id, sum(tokens)::bigint as tokens
   from named
   where turn_id is not null
-  group by turn_id, role, resource_id
+  group by role, turn_id, resource_id
 )
 select
   once.role,
@@ -31,4 +38,5 @@ select
 from once
 left join _turn_spans as other on other.turn_id = once.turn_id and other.resource_id = once.resource_id
 where other.span_id is distinct from span
-order by once.role, once.start_token;
+qualify row_number() over (partition by once.role order by once.tokens desc nulls last, once.turn_id) <= most
+order by once.role, once.tokens desc nulls last, once.turn_id;

@@ -10,7 +10,7 @@ with sums as (
     recomputed_tokens as recomputed,
     new_tokens as new,
     case when recomputed_tokens is null then computed_tokens end as computed,
-    unobserved_tokens as unobserved,
+    nullif(unobserved_tokens, 0) as unobserved,
     prompt_tokens as of_tokens
   from turn_of(trace, span)
 )

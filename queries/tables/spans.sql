@@ -97,7 +97,7 @@ create table spans (
   ranks BIGINT,                                                          -- workers that must hold the restored span [ranks]
   bytes BIGINT,                                                          -- bytes moved [bytes]
   slots BIGINT,                                                          -- slots that a published snapshot takes [slots]
-  trigger VARCHAR,                                                       -- what caused a publish: speaker_change, turn_end, page, interval
+  trigger VARCHAR,                                                       -- what caused a publish: speaker_change, turn_end, page, interval, restore
   policy VARCHAR,                                                        -- the eviction policy that chose the victim
   owner_turn_id VARCHAR,                                                 -- the turn that had published what was evicted
   age_ns BIGINT,                                                         -- time since the evicted snapshot was published [ns]

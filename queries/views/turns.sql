@@ -124,8 +124,8 @@ select
   j.total_ns / 1e9 as total_seconds,
   j.verdict,
   case
-    -- The cache did its work and the turn still waited: more than half of the time to the first token, and at least 0.1 s.
-    when j.verdict = 'hit' and j.queue_ns > j.ttft_ns / 2 and j.queue_ns >= 100_000_000 then 'not_cache.queue'
+    -- The cache did its work and the turn still waited: more than half of the time to the first token, and at least a second.
+    when j.verdict = 'hit' and j.queue_ns > j.ttft_ns / 2 and j.queue_ns >= 1_000_000_000 then 'not_cache.queue'
     when j.verdict = 'incomplete' then coalesce(m.cause, 'unobserved.events_missing')
     else m.cause
   end as main_cause,

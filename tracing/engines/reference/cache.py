@@ -172,8 +172,7 @@ class Cache:
         key = run.points[at].key
         if not self.tree.holds(key):
             self._losses[key] = Loss(f"not_published.{why}", key, run.id, self._now())
-        if why != "pending":
-            self._seen.add(key)
+        self._seen.add(key)
 
     # -- leases -----------------------------------------------------------------------------------------------------------
 
