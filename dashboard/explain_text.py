@@ -151,11 +151,10 @@ def _evidence(turn: Row, spans: list[Row]) -> str:
             if not item.startswith("also ") and item not in items:
                 items.append(item)
     lines = [f"Evidence: {wording.some(items) or 'none'}", f"Trace {turn['trace_id']}, span {turn['span_id']}"]
-    others = [
-        span["evicted_by_turn"] for span in spans if span["evicted_by_turn"] and span["evicted_by_turn"] != turn["turn_id"]
-    ]
+    others = [span for span in spans if span["evicted_by_turn"] not in (None, turn["turn_id"])]
     if others:
-        lines.append(f"turnlens explain {others[0]} shows the other side")
+        largest = max(others, key=lambda span: span["end_token"] - span["start_token"])
+        lines.append(f"turnlens explain {largest['evicted_by_turn']} shows the other side")
     return "\n".join(lines)
 
 

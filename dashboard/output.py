@@ -60,7 +60,7 @@ def _cell(value: object) -> object:
 def _table(rows: Sequence[Row], columns: Sequence[str]) -> str:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in columns:
-        numeric = any(isinstance(row[name], int | float) and not isinstance(row[name], bool) for row in rows)
+        numeric = any(isinstance(row[name], int | float | Decimal) and not isinstance(row[name], bool) for row in rows)
         table.add_column(name, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
         table.add_row(*(_shown(row[name]) for name in columns))
@@ -78,6 +78,8 @@ def _width() -> int:
 
 
 def _shown(value: object) -> str:
+    if isinstance(value, Decimal):  # sums of integers are 128 bits wide
+        value = plain(value)
     if value is None:
         return ""
     if isinstance(value, bool):

@@ -187,6 +187,23 @@ def test_over_the_limit(start: Callable[..., Any]) -> None:
     assert client.post("/v1/traces", protobuf(), content_type=PROTOBUF).status_code == 200
 
 
+def test_a_body_that_does_not_come(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sender that stops in the middle gives its room in the queue back."""
+    monkeypatch.setattr("turnlens.collectors.http.BODY_SECONDS", 0.3)
+    connection = http.client.HTTPConnection("127.0.0.1", client.collector.http_port, timeout=10)
+    try:
+        connection.putrequest("POST", "/v1/traces")
+        connection.putheader("content-type", PROTOBUF)
+        connection.putheader("content-length", "1000")
+        connection.endheaders(b"half of it")
+        answer = connection.getresponse()
+        assert answer.status == 408
+        assert status_pb2.Status.FromString(answer.read()).message == "the body did not arrive within 0.3 seconds"
+    finally:
+        connection.close()
+    assert client.health()["queue_requests"] == 0
+
+
 OTHERS: dict[str, tuple[str, str, int, str]] = {
     "logs": (
         "POST",

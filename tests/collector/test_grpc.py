@@ -33,12 +33,12 @@ def one_span(trace_id: bytes = b"t" * 16, span_id: bytes = b"12345678") -> bytes
 
 
 @pytest.fixture
-def channel(client: Any) -> Iterator[grpc.Channel]:
-    with grpc.insecure_channel(client.collector.grpc_endpoint) as channel:
+def channel(shared: Any) -> Iterator[grpc.Channel]:
+    with grpc.insecure_channel(shared.collector.grpc_endpoint) as channel:
         yield channel
 
 
-def test_refusals(channel: grpc.Channel, client: Any) -> None:
+def test_refusals(channel: grpc.Channel, shared: Any) -> None:
     code, details = refusal(channel, TRACES, b"\xff\xff")
     assert code is grpc.StatusCode.INVALID_ARGUMENT
     assert details.startswith("the body is not a protobuf ExportTraceServiceRequest: ")
@@ -49,7 +49,7 @@ def test_refusals(channel: grpc.Channel, client: Any) -> None:
     )
     assert call(channel, TRACES, one_span()) == b""
     assert call(channel, METRICS, b"") == b""
-    assert client.rows("select count(*) from spans") == [[1]]
+    assert shared.rows("select count(*) from spans") == [[1]]
 
 
 def test_partial_success(channel: grpc.Channel) -> None:

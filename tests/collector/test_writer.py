@@ -28,8 +28,7 @@ class Bench:
         self.ingest = Ingest(self.writer, self.counters, 1_000_000)
 
     def put(self, body: bytes, signal: Any = TRACES) -> "Future[None]":
-        with self.ingest.reserve(len(body)) as room:
-            return self.ingest.accept(room, signal, body, wire.JSON).stored
+        return self.ingest.accept(self.ingest.reserve(len(body)), signal, body, wire.JSON).stored
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         with self.store.reading() as cursor:

@@ -23,6 +23,7 @@ else:
         "OMP_NUM_THREADS": "1",
         "PYTHONHASHSEED": "0",
         "TOKENIZERS_PARALLELISM": "false",
+        "TORCHDYNAMO_DISABLE": "1",  # log-probabilities would compile a kernel first: 15 s
         "VLLM_CPU_CI_ENV": "1",
         "VLLM_DO_NOT_TRACK": "1",
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",

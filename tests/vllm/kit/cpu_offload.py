@@ -7,8 +7,9 @@ this module by name, so its folder must be on sys.path (PYTHONPATH for `vllm ser
       "kv_role": "kv_both", "kv_load_failure_policy": "recompute", "kv_connector_extra_config":
       {"spec_name": "TorchOffloadSpec", "spec_module_path": "cpu_offload", "cpu_bytes_to_use": 4194304}}'
 
-The file named by the environment variable KVFAULT, read at each load, may hold: `delay=N` (a load takes N polls), `fail=K` (block
-K of each load is reported bad), `corrupt=1` (zeros are loaded and reported as good: the negative control).
+The file named by the environment variable KVFAULT, read at each load, may hold: `delay=N` (a load takes N polls), `fail=K`
+(block K of each load is reported bad; with `once=1` of the next load only), `corrupt=1` (zeros are loaded and reported as
+good: the negative control).
 """
 
 import os
@@ -98,6 +99,8 @@ class FlakyOffloadingConnector(OffloadingConnector):
             blocks = getattr(self, "_targets", {}).pop(request_id, [])
             if bad is not None:
                 self._bad.update(blocks[bad : bad + 1])
+                if faults().get("once"):
+                    Path(os.environ["KVFAULT"]).write_text("")
         return sent, received
 
     def get_block_ids_with_load_errors(self) -> set[int]:

@@ -35,6 +35,7 @@ class Live:
     def __init__(self, model: Path, faults: Path, traced: bool = True, **options: Any) -> None:
         import vllm.plugins
         from vllm import LLM
+        from vllm.config.scheduler import SchedulerConfig
 
         from turnlens.tracing import Recorder
         from turnlens.tracing.engines.vllm import plugin
@@ -53,6 +54,8 @@ class Live:
             return self.recorder
 
         plugin.make_recorder = make_recorder
+        config: Any = SchedulerConfig
+        config.get_scheduler_cls = getattr(config.get_scheduler_cls, "__wrapped__", config.get_scheduler_cls)
         os.environ["TURNLENS_TRACE"] = "1" if traced else "0"
         vllm.plugins.plugins_loaded = False  # once a process, and an earlier test may have been that once
         try:
@@ -104,6 +107,10 @@ class Live:
                 facts["links"] = [link.context.span_id for link in span.links]
                 found.append({"name": span.name, **facts})
         return found
+
+    def forget_spans(self) -> None:
+        assert self.recorder.flush(10.0)
+        self.exporter.clear()
 
     def turns(self) -> list[dict[str, Any]]:
         """The turn spans, in the order in which the turns ended."""

@@ -41,6 +41,7 @@ class Story:
     coverage: list[str] | None = None  # of the attempt that reached the prompt's end first
     work: dict[str, int] = field(default_factory=lambda: {"hit": 0, "restored": 0, "computed": 0})
     recovered: int = 0
+    reused: int = 0  # end of what any attempt took from elsewhere: that prefix must have been seen before
     resumed: bool = True  # its next step opens an attempt
     over: bool = False
 
@@ -151,9 +152,11 @@ class Replay:
                         story.recovered += 1
                     else:
                         story.work["hit"] += 1
+                        story.reused = max(story.reused, at + 1)
                 elif at < restored:
                     attempt.held[at] = "restored"
                     story.work["restored"] += 1
+                    story.reused = max(story.reused, at + 1)
         for at in range(start, story.prompt):
             attempt.held[at] = ""  # what was taken back, or not reached yet
         for at in range(start, end):

@@ -139,6 +139,7 @@ class Bench:
         self.pending: list[tuple[int, Any, Failure]] = []  # (steps left, load, failure)
         self.failures: dict[str, list[Failure]] = {}  # request id: what happens to its loads, in order
         self.delay = 1
+        self.drafted = 0
         self.outputs: dict[str, list[int]] = {}
         self.finished: dict[str, str] = {}
         self.prefill_stats: dict[str, Any] = {}
@@ -202,6 +203,7 @@ class Bench:
         for request_id in output.num_scheduled_tokens:
             request = scheduler.requests[request_id]
             guesses = output.scheduled_spec_decode_tokens.get(request_id, ())
+            self.drafted += len(guesses)
             right = (self._token() % (len(guesses) + 1)) if guesses else 0  # so many of the drafts are accepted
             sampled[request_id] = [] if request.is_prefill_chunk else [*list(guesses)[:right], self._token()]
         for observer in self.observers:

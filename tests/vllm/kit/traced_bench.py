@@ -22,6 +22,7 @@ class TracedBench(Bench):
     def __init__(self, recorder: Any = None, **options: Any) -> None:
         self.recorder = recorder if recorder is not None else LedgerRecorder()
         self.replay = Replay()
+        self.requests: dict[str, Any] = {}
         original = plugin.make_recorder
         plugin.make_recorder = lambda scheduler: self.recorder
         try:
@@ -36,7 +37,8 @@ class TracedBench(Bench):
 
     def add(self, request_id: str, tokens: list[int], max_tokens: int = 4, **more: Any) -> Any:
         self.replay.arrives(request_id, len(tokens))
-        return super().add(request_id, tokens, max_tokens, **more)
+        self.requests[request_id] = super().add(request_id, tokens, max_tokens, **more)
+        return self.requests[request_id]
 
     def abort(self, *request_ids: str) -> None:
         for request_id in request_ids:
@@ -71,7 +73,7 @@ class TracedBench(Bench):
         replayed = self.replay.partition(request_id)
         # A turn that ended early has no coverage to speak of: its last attempt may not have computed anything.
         if "" not in replayed:
-            assert _runs(recorded) == _runs(replayed), request_id
+            assert runs(recorded) == runs(replayed), request_id
         work = {"hit": accounts.work_hit, "restored": accounts.work_restored, "computed": accounts.work_computed}
         assert work == story.work, request_id
         if "" in replayed:
@@ -91,7 +93,7 @@ class TracedBench(Bench):
         assert ours == theirs or (self.connector == "sync" and ours < theirs)
 
 
-def _runs(positions: list[str]) -> list[tuple[int, int, str]]:
+def runs(positions: list[str]) -> list[tuple[int, int, str]]:
     """[(start, end, source)], for a readable difference."""
     runs: list[tuple[int, int, str]] = []
     for at, source in enumerate(positions):
