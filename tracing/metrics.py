@@ -3,12 +3,15 @@
 Families are made once per registry, so that several recorders in one process share them and differ by labels.
 """
 
+import logging
 from collections.abc import Callable
 from weakref import WeakKeyDictionary
 
-from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
 from turnlens.tracing.ledger import Accounts
+
+_log = logging.getLogger("turnlens.tracing")
 
 _WHO = ("engine", "replica")
 _TTFT_SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 20, 40, 80, 160, 320)
@@ -46,6 +49,23 @@ class Families:
 
 
 _families: "WeakKeyDictionary[CollectorRegistry, Families]" = WeakKeyDictionary()
+
+
+_served: set[str] = set()
+
+
+def serve(registry: CollectorRegistry | None, address: str | None) -> None:
+    """Answer scrapes on ``[host:]port`` (loopback where no host is given), once a process: for engines whose scheduler runs in a
+    process without a metrics page of its own. A port that cannot be had is logged, and the engine goes on."""
+    if not address or address in _served:
+        return
+    host, _, port = address.rpartition(":")
+    try:
+        start_http_server(int(port), addr=host or "127.0.0.1", registry=registry or REGISTRY)
+    except (OSError, ValueError) as error:
+        _log.warning("turnlens: no metrics on TURNLENS_METRICS=%s: %s", address, error)
+        return
+    _served.add(address)
 
 
 class Metrics:

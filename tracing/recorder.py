@@ -27,7 +27,7 @@ from turnlens.tracing.drain import Drain, Record
 from turnlens.tracing.ghost import DEFAULT_KEYS, Ghost
 from turnlens.tracing.handles import Lease, Publish, Turn, as_keys
 from turnlens.tracing.keys import Key, Keys, ReusePoints, keyed
-from turnlens.tracing.metrics import Metrics
+from turnlens.tracing.metrics import Metrics, serve
 from turnlens.tracing.spans import SpanFactory, Value
 from turnlens.tracing.turnstate import Begin
 
@@ -66,8 +66,8 @@ class Recorder:
     ``slots`` and ``pool_tokens`` are what the engine has, ``unit_tokens`` the multiple in which prefixes match. ``on_finished``
     is called on the recorder's thread with each finished :class:`Turn` and its :class:`Attribution`. Further keyword arguments
     become resource attributes (``policy``, ``engine_version``, ...). The ``OTEL_*`` environment is respected. Limits come from
-    ``TURNLENS_BUFFER`` (records), ``TURNLENS_GHOST_KEYS`` (keys), ``TURNLENS_HASH_KEY`` (a secret for keyed digests) and
-    ``TURNLENS_RUN`` (a label for comparisons).
+    ``TURNLENS_BUFFER`` (records) and ``TURNLENS_GHOST_KEYS`` (keys); ``TURNLENS_HASH_KEY`` is a secret for keyed digests,
+    ``TURNLENS_RUN`` a label for comparisons, ``TURNLENS_METRICS`` a ``[host:]port`` on which Prometheus may scrape.
 
     ``exporter``, ``gauge_exporter``, ``registry`` and ``ids`` replace what the environment gives. ``wait_when_full`` is for
     importers and simulations, which would rather wait than lose a record; an engine leaves it off.
@@ -103,6 +103,7 @@ class Recorder:
         self._request_ids: dict[str, int] = {}
         self._text = keyed(os.environ.get("TURNLENS_HASH_KEY"))
         self._metrics = Metrics(engine, replica, registry)
+        serve(registry, os.environ.get("TURNLENS_METRICS"))
         self._version = distribution_version("turnlens")
         resource = _resource(engine, replica, slots, pool_tokens, unit_tokens, started_ns, attributes)
         provider = TracerProvider(resource=resource, shutdown_on_exit=False)  # reads OTEL_TRACES_SAMPLER

@@ -453,3 +453,26 @@ def test_instrumentation_that_failed_says_so_before_and_after_the_end() -> None:
         ("after", False, ["hook_failed"], "incomplete"),
         ("before", False, ["hook_failed"], "incomplete"),
     ]
+
+
+def test_metrics_on_a_port_and_a_port_that_is_taken(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    import socket
+    import urllib.request
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        monkeypatch.setenv("TURNLENS_METRICS", str(port))
+        recorder().close()
+        assert "no metrics on TURNLENS_METRICS" in caplog.text
+    registry = CollectorRegistry()
+    with_recorder = recorder(registry=registry)
+    turn = with_recorder.turn("q", prompt_tokens=10)
+    turn.admitted(0)
+    turn.computed(0, 10)
+    turn.finished()
+    assert turn.attribution() is not None
+    page = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5).read().decode()
+    assert 'turnlens_work_tokens_total{engine="test",kind="computed",replica="0"} 10.0' in page
+    with_recorder.close()
