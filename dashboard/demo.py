@@ -12,7 +12,6 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from prometheus_client import CollectorRegistry
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from turnlens.tracing.engines.reference.workload import DEMO_SECONDS, demo_config, run_demo
 
 from turnlens.collectors.server import Collector
 from turnlens.collectors.settings import Settings
@@ -22,6 +21,7 @@ from turnlens.queries.errors import StoreError
 from turnlens.queries.explain import explain
 from turnlens.queries.store import Store
 from turnlens.tracing import Recorder
+from turnlens.tracing.engines.reference.workload import DEMO_SECONDS, demo_config, run_demo
 
 Row = dict[str, Any]
 _FLUSH_SECONDS = 60.0

@@ -146,7 +146,9 @@ def _provided(span: Row, explained: Row) -> list[str]:
 
 def _restore_preferred(span: Row, explained: Row) -> list[str]:
     restored = next((item for item in explained["restores"] if item["outcome"] == "verified"), None)
-    longer = f"{tokens(restored['tokens'])} tokens from {restored['tier']}" if restored and restored["tokens"] else "a longer span"
+    longer = "a longer span"
+    if restored and restored["tokens"]:
+        longer = f"{tokens(restored['tokens'])} tokens from {restored['tier']}"
     took = f", which took {seconds(restored['seconds'])}" if restored else ""
     return [f"{tokens(span['end_token'])} tokens of prefix were usable on the device, but the engine restored {longer}{took}."]
 

@@ -55,8 +55,8 @@ _served: set[str] = set()
 
 
 def serve(registry: CollectorRegistry | None, address: str | None) -> None:
-    """Answer scrapes on ``[host:]port`` (loopback where no host is given), once a process: for engines whose scheduler runs in a
-    process without a metrics page of its own. A port that cannot be had is logged, and the engine goes on."""
+    """Answer scrapes on ``[host:]port`` (loopback where no host is given), once a process: for engines whose scheduler runs in
+    a process without a metrics page of its own. A port that cannot be had is logged, and the engine goes on."""
     if not address or address in _served:
         return
     host, _, port = address.rpartition(":")

@@ -1,5 +1,6 @@
 """The ledger under any sequence of events: parts sum to the whole, and it never raises."""
 
+from itertools import pairwise
 from typing import Any
 
 from hypothesis import given, settings
@@ -85,7 +86,7 @@ def test_how_prefill_is_chunked_does_not_matter(case: tuple[int, list[int]], see
     for size in sizes:
         edges.append(min(P, edges[-1] + size))
     edges.append(P)
-    chunks = [("computed", a, b, False) for a, b in zip(edges, edges[1:], strict=False)]
+    chunks = [("computed", a, b, False) for a, b in pairwise(edges)]
     whole = [("computed", hit, P, False)]
     assert play(P, [("admitted", hit, 0, 0, 0), *chunks], seen) == play(P, [("admitted", hit, 0, 0, 0), *whole], seen)
 

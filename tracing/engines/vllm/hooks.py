@@ -107,8 +107,7 @@ class SchedulerTrace:
         about = args[0] if args else None
         tracked = about if isinstance(about, Tracked) else self.turns.get(getattr(about, "request_id", ""))
         for concerned in [tracked] if tracked else list(self.turns.values()):
-            turn: Any = concerned.turn
-            turn.flaw("hook_failed")
+            concerned.turn.flaw("hook_failed")
 
     def find(self, request: Any) -> Tracked | None:
         return self.turns.get(getattr(request, "request_id", ""))
