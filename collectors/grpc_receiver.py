@@ -72,8 +72,7 @@ class GrpcReceiver:
         def export(body: bytes, context: grpc.ServicerContext) -> bytes:
             self._authorise(context)
             try:
-                with self._ingest.reserve(len(body)) as room:
-                    accepted = self._ingest.accept(room, signal, body, wire.PROTOBUF)
+                accepted = self._ingest.accept(self._ingest.reserve(len(body)), signal, body, wire.PROTOBUF)
                 accepted.stored.result()
             except CollectorError as error:
                 self._counters.add("requests_failed")

@@ -22,7 +22,7 @@ from starlette.routing import Route
 from turnlens.collectors import wire
 from turnlens.collectors.counters import Counters
 from turnlens.collectors.errors import BusyError, CollectorError, RequestError, TooLargeError
-from turnlens.collectors.guard import Guard
+from turnlens.collectors.guard import Guard, authorised
 from turnlens.collectors.ingest import LOGS_NOT_STORED, SIGNALS, Ingest, Signal
 from turnlens.collectors.query import Queries, Query, QueryError
 from turnlens.collectors.settings import Settings
@@ -107,13 +107,16 @@ class Endpoints:
         except CollectorError:
             await _discard(request)
             raise
-        with room:
+        try:
             body = await _read(request, self._ingest.max_body_bytes, self._ingest.too_large)
-            encoding = request.headers.get("content-encoding", "")
-            loop = asyncio.get_running_loop()
-            accepted = await loop.run_in_executor(self._decoders, self._ingest.accept, room, signal, body, media, encoding)
-            del body
-            await asyncio.wrap_future(accepted.stored)
+        except BaseException:
+            room.give_back()
+            raise
+        encoding = request.headers.get("content-encoding", "")
+        loop = asyncio.get_running_loop()
+        accepted = await loop.run_in_executor(self._decoders, self._ingest.accept, room, signal, body, media, encoding)
+        del body
+        await asyncio.wrap_future(accepted.stored)
         return Response(wire.encode(accepted.answer, media), media_type=media)
 
     async def _logs(self, request: Request) -> Response:
@@ -157,17 +160,17 @@ class Endpoints:
     # -- the collector itself -----------------------------------------------------------------------------------------
 
     async def _health(self, request: Request) -> Response:
-        last = self._counters.last_commit_ns
-        return JSONResponse(
-            {
-                "version": version("turnlens"),
-                "store": str(self._store.path),
-                "uptime_seconds": round((time.time_ns() - self._started_ns) / 1e9, 3),
-                **self._counters.counts(),
-                "queue_requests": self._writer.depth,
-                "last_commit_ns": last,
-            }
-        )
+        found: dict[str, object] = {
+            "version": version("turnlens"),
+            "uptime_seconds": round((time.time_ns() - self._started_ns) / 1e9, 3),
+            **self._counters.counts(),
+            "queue_requests": self._writer.depth,
+            "last_commit_ns": self._counters.last_commit_ns,
+        }
+        token = self._settings.token
+        if token is None or authorised(request.headers.get("authorization", ""), token):
+            found["store"] = str(self._store.path)
+        return JSONResponse(found)
 
     async def _metrics(self, request: Request) -> Response:
         self._counters.depth.set(self._writer.depth)

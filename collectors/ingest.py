@@ -99,11 +99,13 @@ class Ingest:
         )
 
     def accept(self, room: Reservation, signal: Signal, body: bytes, media: str, encoding: str = "") -> Accepted:
-        """Decode a body and hand its rows to the writer. Raises RequestError or BusyError; then nothing of it is stored."""
-        body = wire.decompress(body, encoding, self.max_body_bytes)
-        room.decoding(len(body))
-        batch = signal.decode(wire.parse(signal.request, body, media), time.time_ns())
-        self._counters.decoded(batch)
-        stored = room.submit(batch)
+        """Decode a body and hand its rows to the writer. Raises RequestError or BusyError; then nothing of it is stored. The
+        room is taken over, whatever happens."""
+        with room:
+            body = wire.decompress(body, encoding, self.max_body_bytes)
+            room.decoding(len(body))
+            batch = signal.decode(wire.parse(signal.request, body, media), time.time_ns())
+            self._counters.decoded(batch)
+            stored = room.submit(batch)
         rejected = batch.rejections
         return Accepted(stored, signal.answer(rejected.count, rejected.message(batch.what)))

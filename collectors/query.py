@@ -14,7 +14,7 @@ import duckdb
 
 from turnlens.collectors import results
 from turnlens.collectors.counters import Counters
-from turnlens.collectors.errors import CollectorError, QueueFullError
+from turnlens.collectors.errors import CollectorError, QueueFullError, UnavailableError
 from turnlens.collectors.settings import Settings
 from turnlens.collectors.store import Store
 from turnlens.queries import errors, readonly
@@ -54,6 +54,8 @@ class Query:
         parameters, max_rows = given.get("parameters"), given.get("max_rows")
         if not isinstance(sql, str):
             raise QueryError("sql is missing or no string", "request")
+        if any("\ud800" <= character <= "\udfff" for character in sql):
+            raise QueryError("sql has half a character in it (a lone surrogate)", "request")
         if form not in results.WRITERS:
             raise QueryError(f"format {form!r} is none of {', '.join(results.WRITERS)}", "request")
         if parameters is not None and not isinstance(parameters, list | dict):
@@ -80,42 +82,55 @@ class Queries:
         self._settings = settings
         self._counters = counters
         self._room = threading.BoundedSemaphore(settings.query_workers + _WAITING)
+        self._closing = False
         self._pool = ThreadPoolExecutor(settings.query_workers, thread_name_prefix="turnlens-query")
 
     def submit(self, query: Query) -> "Future[Answer]":
-        """Run a query. Raises QueueFullError; the future raises QueryError."""
+        """Run a query. Raises BusyError; the future raises BusyError or QueryError."""
         if not self._room.acquire(blocking=False):
             raise QueueFullError("too many queries are running and waiting; try again")
         self._counters.add("queries")
-        future = self._pool.submit(self._run, query)
+        try:
+            future = self._pool.submit(self._run, query)
+        except RuntimeError as error:  # the pool is closed
+            raise UnavailableError("the collector is shutting down") from error
         future.add_done_callback(lambda _: self._room.release())
         return future
 
     def close(self) -> None:
-        """Interrupt what runs, drop what waits."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        """Interrupt what runs, refuse what waits."""
+        self._closing = True
+        self._pool.shutdown(wait=False)
         self._store.interrupt()
         self._pool.shutdown(wait=True)
 
     def _run(self, query: Query) -> Answer:
         seconds = self._settings.query_seconds
+        late = False
         try:
+            if self._closing:
+                raise UnavailableError("the collector is shutting down")
             readonly.check(query.sql)
-            with self._store.reading() as cursor, readonly.time_limit(cursor, seconds) as late:
+            with self._store.reading() as cursor, readonly.time_limit(cursor, seconds) as expired:
                 try:
                     cursor.execute("begin transaction read only")
                     return self._answer(cursor, query)
-                except (duckdb.Error, OSError) as error:  # errors while rows are streamed come from Arrow, as OSError
-                    if late.is_set():
-                        raise QueryError(
-                            f"the query ran longer than {seconds:g} seconds and was stopped "
-                            "(--query-seconds, TURNLENS_QUERY_SECONDS)",
-                            "timeout",
-                            504,
-                        ) from error
-                    raise QueryError(str(error), _kind(error)) from error
-        except errors.QueryError as error:
-            raise QueryError(str(error), _kind(error.__cause__)) from error
+                finally:
+                    late = expired.is_set()
+        except CollectorError:
+            raise
+        except Exception as error:
+            # DuckDB's own; the same as OSError where it comes through Arrow, while rows are streamed; and what Python cannot
+            # take (a date after the year 9999).
+            if late:
+                raise QueryError(
+                    f"the query ran longer than {seconds:g} seconds and was stopped (--query-seconds, TURNLENS_QUERY_SECONDS)",
+                    "timeout",
+                    504,
+                ) from error
+            if self._closing:
+                raise UnavailableError("the collector is shutting down") from error
+            raise QueryError(str(error), _kind(error)) from error
 
     def _answer(self, cursor: duckdb.DuckDBPyConnection, query: Query) -> Answer:
         relation = readonly.relation(cursor, query.sql, query.parameters)
@@ -156,9 +171,9 @@ class Queries:
         return batch.slice(0, wanted - writer.rows)
 
 
-def _kind(error: BaseException | None) -> str:
-    """``parser``, ``binder``, ``catalog``, ... from DuckDB's class. What came through Arrow has lost it, and what has no cause
-    in DuckDB was refused before."""
-    if isinstance(error, duckdb.Error):
-        return type(error).__name__.removesuffix("Exception").lower()
-    return "refused" if error is None else "execution"
+def _kind(error: BaseException) -> str:
+    """``parser``, ``binder``, ``catalog``, ... from DuckDB's class, ``refused`` for what did not get that far. What came
+    through Arrow has lost its class and is ``execution``."""
+    if isinstance(error, errors.QueryError):
+        return "refused" if error.__cause__ is None else _kind(error.__cause__)
+    return type(error).__name__.removesuffix("Exception").lower() if isinstance(error, duckdb.Error) else "execution"

@@ -11,7 +11,7 @@ from decimal import Decimal
 from types import TracebackType
 from typing import Any, BinaryIO, cast
 
-from turnlens.collectors._untyped import ipc
+from turnlens.collectors._untyped import ipc, pa
 from turnlens.collectors.wire import JSON
 
 
@@ -109,7 +109,7 @@ def _rows(batch: Any) -> Any:
 
 
 def plain(cell: Any) -> Any:
-    """A value in JSON's types: times as ISO text, bytes as base64, NaN and infinities as text, decimals as numbers."""
+    """A value in JSON's types: times and intervals as ISO text, bytes as base64, NaN and infinities as text."""
     if cell is None or isinstance(cell, bool | int | str):
         return cell
     if isinstance(cell, float):
@@ -118,6 +118,8 @@ def plain(cell: Any) -> Any:
         return "NaN" if math.isnan(cell) else "Infinity" if cell > 0 else "-Infinity"
     if isinstance(cell, Decimal):
         return int(cell) if cell == cell.to_integral_value() and cast(int, cell.as_tuple().exponent) >= 0 else float(cell)
+    if isinstance(cell, pa.MonthDayNano):
+        return f"P{cell.months}M{cell.days}DT{cell.nanoseconds / 1e9:g}S"
     if isinstance(cell, list | tuple):
         return [plain(item) for item in cast("list[Any]", cell)]
     if isinstance(cell, dict):

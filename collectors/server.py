@@ -30,6 +30,7 @@ from turnlens.collectors.query import Queries
 from turnlens.collectors.settings import Settings, flag_of, variable_of
 from turnlens.collectors.store import Store
 from turnlens.collectors.writer import Writer
+from turnlens.queries.errors import StoreLockedError
 
 _GRACE_SECONDS = 10
 
@@ -64,7 +65,7 @@ class Collector:
         settings = self.settings
         with contextlib.ExitStack() as undo:
             # Undone from the last to the first: stop listening, commit what was taken, close the store.
-            store = Store(settings.store, settings.memory)
+            store = _open(settings)
             undo.callback(store.close)
             listener = _listen(settings.host, settings.http_port, "http_port")
             undo.callback(listener.close)
@@ -131,6 +132,8 @@ class _HttpServer:
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
+                # Longer than exporters pause between batches: closing while one is on its way costs a retry.
+                timeout_keep_alive=75,
                 timeout_graceful_shutdown=_GRACE_SECONDS,
             )
         )
@@ -147,6 +150,16 @@ class _HttpServer:
     def stop(self) -> None:
         self._server.should_exit = True
         self._thread.join()
+
+
+def _open(settings: Settings) -> Store:
+    try:
+        return Store(settings.store, settings.memory)
+    except StoreLockedError as error:
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            url = json.loads(sidecar_path(settings.store).read_text())["url"]
+            raise StoreLockedError(f"{error} It serves the store at {url}; ask it there.") from error
+        raise
 
 
 def _listen(host: str, port: int, name: str) -> socket.socket:

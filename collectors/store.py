@@ -39,10 +39,15 @@ _UNAVAILABLE = (
     duckdb.InterruptException,
 )
 _COPY_BYTES = 8 << 20
+# Ids of resources that are known to be stored, kept in memory; a sender may invent a new one with every request.
+_KNOWN_RESOURCES = 100_000
 # How long DuckDB's log may get before it is written into the file, while the writer waits. Each time the last row group is
 # written anew, in all of its columns. Measured with batches of 4,096: 16 MB (DuckDB's own) 38,000 rows/s and waits of 1.5 s;
 # 64 MB 66,000; 256 MB 85,000 and 0.6 s; 1 GB 98,000, but then a start after a crash reads 1 GB.
 _CHECKPOINT = "256MB"
+# What queries may write beside the store when they do not fit into memory. DuckDB's own limit is 90 % of the disk, and the
+# spans need that disk.
+_SPILL = "10GB"
 
 
 class Inserted(NamedTuple):
@@ -78,9 +83,10 @@ class Store:
                     **readonly.CLOSED_CONFIGURATION,
                     "memory_limit": self._memory,
                     "checkpoint_threshold": _CHECKPOINT,
+                    "max_temp_directory_size": _SPILL,
                 },
             )
-        except duckdb.InvalidInputException as error:
+        except (duckdb.InvalidInputException, duckdb.ParserException) as error:
             raise StoreError(
                 f"--memory (TURNLENS_MEMORY): DuckDB does not accept {self._memory!r}: {_first_line(error)}"
             ) from error
@@ -117,6 +123,8 @@ class Store:
             # Nothing here may end the writer's thread; what exactly was wrong with the rows, the message says.
             self._recover()
             raise RefusedError(f"the store could not take the rows: {_first_line(error)}") from error
+        if len(self._known_resources) > _KNOWN_RESOURCES:
+            self._known_resources.clear()
         self._known_resources |= resource_ids
         rows = spans + points
         return Inserted(rows, sum(batch.rows for batch in batches) - rows)
@@ -141,18 +149,23 @@ class Store:
                     sys.stderr.write(f"turnlens: the store could not be opened again: {error}\n")
 
     def snapshot(self, target: BinaryIO) -> int:
-        """Copy the whole store, as of now, into a file; returns its size. The copy is a DuckDB file of its own."""
-        self._writer.execute("checkpoint")
-        log = self.path.with_name(self.path.name + ".wal")
-        if log.exists() and log.stat().st_size:
-            raise UnavailableError("the store could not be brought into one file now; ask again")
-        size = os.fstat(self._descriptor).st_size
-        offset = 0
-        while offset < size:
-            part = os.pread(self._descriptor, min(_COPY_BYTES, size - offset), offset)
-            target.write(part)
-            offset += len(part)
-        target.flush()
+        """Copy the whole store, as of now, into a file; returns its size. The copy is a DuckDB file of its own. Raises
+        UnavailableError where there is no room for it."""
+        try:
+            self._writer.execute("checkpoint")
+            log = self.path.with_name(self.path.name + ".wal")
+            if log.exists() and log.stat().st_size:
+                raise UnavailableError("the store could not be brought into one file now; ask again")
+            size = os.fstat(self._descriptor).st_size
+            offset = 0
+            while offset < size:
+                part = os.pread(self._descriptor, min(_COPY_BYTES, size - offset), offset)
+                target.write(part)
+                offset += len(part)
+            target.flush()
+        except (duckdb.Error, OSError) as error:
+            self._recover()
+            raise UnavailableError(f"no snapshot could be made: {_first_line(error)}") from error
         return size
 
     # -- reading, from any thread -------------------------------------------------------------------------------------

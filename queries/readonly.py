@@ -24,7 +24,7 @@ CLOSED_CONFIGURATION: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": False,
     "lock_configuration": True,
 }
-SECONDS = 60.0
+SECONDS = 30.0  # the collector's default as well
 ROWS = 1_000_000
 # SELECT is also VALUES, FROM, DESCRIBE, SUMMARIZE, SHOW and WITH; MULTI is what PIVOT becomes.
 _READING = {duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN, duckdb.StatementType.MULTI}
@@ -39,8 +39,8 @@ def check(sql: str) -> None:
     """Refuse anything but one reading statement. Raises QueryError with the reason."""
     try:
         statements = duckdb.extract_statements(sql)
-    except duckdb.Error as error:
-        raise QueryError(str(error)) from error
+    except (duckdb.Error, TypeError, UnicodeError) as error:  # text that is no UTF-8 is a TypeError in the binding
+        raise QueryError(f"The SQL could not be parsed: {error}") from error
     if len(statements) != 1:
         raise QueryError(f"One statement at a time: this has {len(statements)}.")
     kind = statements[0].type
@@ -60,7 +60,7 @@ def relation(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters
     if any("VARIANT" in kind for _, kind in columns):
         found = found.project(
             ", ".join(
-                f"#{index}::JSON::VARCHAR as {_quoted(name)}" if "VARIANT" in kind else f"#{index}"
+                f"{_text(index, kind)} as {_quoted(name)}" if "VARIANT" in kind else f"#{index}"
                 for index, (name, kind) in enumerate(columns, 1)
             )
         )
@@ -112,6 +112,13 @@ def time_limit(cursor: duckdb.DuckDBPyConnection, seconds: float) -> Generator[t
     finally:
         finished.set()
         watcher.join()
+
+
+def _text(index: int, kind: str) -> str:
+    """A VARIANT column as text: a string as it is, anything else as JSON."""
+    if kind != "VARIANT":
+        return f"#{index}::JSON::VARCHAR"
+    return f"case when variant_typeof(#{index}) = 'VARCHAR' then #{index}::VARCHAR else #{index}::JSON::VARCHAR end"
 
 
 def _quoted(name: str) -> str:

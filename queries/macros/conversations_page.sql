@@ -1,7 +1,7 @@
--- One page of the conversations of an engine (null: of any), the latest first, with the pages that there are.
+-- One page of the conversations of an engine (null: of any), the latest first.
 --
--- Example: the second ten: from conversations_page(null, 10, 10)
-create or replace macro conversations_page(the_engine, most, skip) as table
+-- Example: the second ten: from conversations_page(null, 10, 2)
+create or replace macro conversations_page(the_engine, rows_each, page_number) as table
 select
   conversation_id,
   engine,
@@ -21,5 +21,5 @@ select
 from conversations
 where the_engine is null or engine = the_engine
 order by last_at desc, conversation_id
-limit most
-offset skip;
+limit rows_each
+offset (page_number - 1) * rows_each;

@@ -1,13 +1,13 @@
 -- One page of the turns that the filters let through, the latest first. ``ask`` is the id that means this turn and no other: its
 -- turn id, or its span id where another engine start has used the same turn id.
 --
--- Example: the second fifty: from turns_page(null, null, null, null, 50, 50)
-create or replace macro turns_page(the_conversation, the_verdict, the_engine, the_cause, most, skip) as table
+-- Example: the second fifty: from turns_page(null, null, null, null, 50, 2)
+create or replace macro turns_page(the_conversation, the_verdict, the_engine, the_cause, rows_each, page_number) as table
 with page as (
   from _filtered_turns(the_conversation, the_verdict, the_engine, the_cause)
   order by start_ns desc, turn_id
-  limit most
-  offset skip
+  limit rows_each
+  offset (page_number - 1) * rows_each
 )
 select
   turn_id,

@@ -12,7 +12,7 @@ from pathlib import Path
 import duckdb
 import pytest
 from click.testing import CliRunner, Result
-from memory_store import file_store
+from memory_store import Scene, file_store
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from scenes import evicted_for_slots
 
@@ -141,6 +141,18 @@ def test_sql_that_is_refused(store: str, serving: Collector, sql: str, reason: s
         assert reason.lower() in done.output.lower()
         assert "Traceback" not in done.output
     assert Path(store).read_bytes() == before
+
+
+def test_an_attribute_without_a_column_of_its_own(tmp_path: Path) -> None:
+    scene = Scene()
+    turn = scene.recorder.turn("q", prompt_tokens=4, user="ann", size=3, at_ns=scene.at(0))
+    turn.finished("abort", at_ns=scene.at(1))
+    path = file_store(tmp_path / "s.duckdb", scene.spans())
+    scene.recorder.close()
+    query = "select attributes.\"turnlens.user\" as who, attributes.\"turnlens.size\" as size, attributes from spans"
+    (row,) = json.loads(run("sql", query, "--store", str(path), "--format", "json").output)
+    assert (row["who"], row["size"]) == ("ann", "3")
+    assert json.loads(row["attributes"]) == {"turnlens.user": "ann", "turnlens.size": 3}
 
 
 def test_native_duckdb_works_on_the_file(store: str) -> None:
