@@ -26,8 +26,8 @@ select
   replica,
   count(*) as turns,
   count(*) filter (not complete) as incomplete_turns,
-  min(started_at) as first_at,
-  max(started_at) as last_at,
+  make_timestamp_ns(min(start_ns)) as first_at,
+  make_timestamp_ns(max(start_ns)) as last_at,
   max(prompt_tokens) as longest_prompt_tokens,
   sum(prompt_tokens) filter (complete) as prompt_tokens,
   sum(hit_tokens) filter (complete) as hit_tokens,
@@ -36,9 +36,9 @@ select
   sum(new_tokens) filter (complete) as new_tokens,
   sum(hit_tokens + restored_tokens) filter (complete)
     / nullif(sum(seen_tokens) filter (complete), 0)::double as reuse_ratio,
-  median(ttft_seconds) as median_ttft_seconds,
-  max(ttft_seconds) as worst_ttft_seconds,
+  median(ttft_ns / 1e9) as median_ttft_seconds,
+  max(ttft_ns) / 1e9 as worst_ttft_seconds,
   resource_id
-from turns
+from _turn_verdicts
 where conversation_id is not null
 group by conversation_id, engine, replica, resource_id;

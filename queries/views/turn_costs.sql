@@ -12,21 +12,23 @@
 --   span_id VARCHAR -- span of the turn
 create or replace view turn_costs as
 with hits as (
-  select resource_id, conversation_id, count(*) as hit_turns, median(ttft_seconds) as hit_median_seconds
-  from turns
-  where verdict = 'hit' and ttft_seconds is not null and conversation_id is not null
+  select resource_id, conversation_id, count(*) as hit_turns, median(ttft_ns / 1e9) as hit_median_seconds
+  from _turn_verdicts
+  where verdict = 'hit' and ttft_ns is not null and conversation_id is not null
   group by all
 )
 select
   t.turn_id,
-  t.ttft_seconds,
+  t.ttft_ns / 1e9 as ttft_seconds,
   coalesce(h.hit_turns, 0) as hit_turns,
   h.hit_median_seconds,
   -- greatest() passes over nulls, and an unknown loss must not become 0.
-  case when t.ttft_seconds is not null and h.hit_median_seconds is not null then greatest(t.ttft_seconds - h.hit_median_seconds, 0) end
+  case
+    when t.ttft_ns is not null and h.hit_median_seconds is not null then greatest(t.ttft_ns / 1e9 - h.hit_median_seconds, 0)
+  end
     as lost_seconds,
   t.trace_id,
   t.span_id
-from turns as t
+from _turn_verdicts as t
 left join hits as h using (resource_id, conversation_id)
 where t.verdict not in ('hit', 'incomplete');

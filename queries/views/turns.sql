@@ -49,23 +49,7 @@
 --   start_ns BIGINT -- arrival [ns]
 --   end_ns BIGINT -- finish [ns]
 create or replace view turns as
-with judged as (
-  select
-    t.*,
-    r.engine,
-    r.replica,
-    case
-      when not t.complete then 'incomplete'
-      when t.seen_tokens is null and t.hit_tokens = 0 and t.restored_tokens = 0 then 'cold'
-      when t.seen_tokens = 0 or t.seen_tokens < coalesce(r.unit_tokens, 1) then 'cold'
-      when coalesce(t.recomputed_tokens, 0) >= greatest(t.restored_tokens, t.hit_tokens) then 'recomputed'
-      when t.restored_tokens >= t.hit_tokens then 'restored'
-      else 'hit'
-    end as verdict
-  from _turn_spans as t
-  left join resources as r using (resource_id)
-),
-weights as (
+with weights as (
   select c.trace_id, c.turn_span_id as span_id, c.source, c.cause, sum(c.end_token - c.start_token) as tokens
   from causes as c
   group by all
@@ -76,7 +60,7 @@ main as (
     w.span_id,
     w.cause
   from weights as w
-  join judged as j using (trace_id, span_id)
+  join _turn_verdicts as j using (trace_id, span_id)
   where case j.verdict
     when 'hit' then w.source = 'hit'
     when 'restored' then w.source = 'restored'
@@ -137,5 +121,5 @@ select
   j.resource_id,
   j.start_ns,
   j.end_ns
-from judged as j
+from _turn_verdicts as j
 left join main as m using (trace_id, span_id);

@@ -239,6 +239,59 @@ def test_shared_bad_blocks() -> None:
     bench.check_all()
 
 
+def test_vllm_keeps_hashes_of_blocks_that_never_got_their_kv() -> None:
+    """A hit is what the scheduler decided, even where vLLM is mistaken (docs/vllm.md). There is no publish to it."""
+    from scheduler_bench import Failure
+
+    bench = make(connector="sync", budget=1024)
+    loader = bench.add("loader", text(1, 200), max_tokens=1)
+    bench.scheduler.connector.store.update(loader.block_hashes)
+    bench.failures["loader"] = [Failure(bad=0)]
+    bench.turn_the_crank()
+    bench.abort("loader")  # before it has computed what the load did not bring
+    bench.scheduler.connector.store.clear()
+    bench.add("next", text(1, 200), max_tokens=1)
+    bench.run()
+    assert bench.recorder.of("loader", "published") == []
+    assert bench.recorded("next") == (192, 0, 8)  # the day this is (0, 0, 200), vLLM has mended it
+    bench.check_all()
+
+
+def test_blocks_found_bad_later_are_taken_back() -> None:
+    """A connector may report blocks of a request that is not loading anything; its earlier steps go with them."""
+    bench = make(connector="sync", budget=64)
+    bench.add("turn", text(1, 200), max_tokens=1)
+    bench.turn_the_crank()
+    bench.turn_the_crank()
+    bench.bad_blocks = {bench.scheduler.kv_cache_manager.get_block_ids("turn")[0][1]}  # tokens 32 to 64
+    bench.run()
+    steps = [(event, *fields.values()) for event, fields in bench.recorder.of("turn", "computed", "stale", "invalidated")]
+    assert steps == [
+        ("computed", 0, 64),
+        ("computed", 64, 128),
+        ("invalidated", 32),
+        ("stale", 128, 192),
+        ("computed", 32, 96),
+        ("computed", 96, 160),
+        ("computed", 160, 200),
+    ]
+    accounts = bench.turn("turn").accounts
+    assert (accounts.computed, accounts.work_computed, accounts.discarded) == (200, 296, 64)
+    bench.check_all()
+
+
+def test_what_is_in_flight_is_not_published() -> None:
+    bench = make(asynchronous=True, budget=64)
+    request = bench.add("turn", text(1, 150), max_tokens=1)
+    bench.schedule()
+    bench.schedule()
+    bench.give_back()
+    (published,) = bench.recorder.of("turn", "published")
+    assert published[1]["keys"] == request.block_hashes[:2]
+    bench.run()
+    assert len(bench.recorder.resident["device"]) == 4
+
+
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_chunks_with_a_deferred_restore(asynchronous: bool) -> None:
     bench = make(connector="async", asynchronous=asynchronous, budget=64)

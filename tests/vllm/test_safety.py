@@ -1,6 +1,7 @@
 """The engine comes first: what goes wrong in the plugin, or does not fit it, must not touch what vLLM does."""
 
 import logging
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -92,9 +93,9 @@ def test_a_broken_recorder(options: dict[str, Any], caplog: list[str]) -> None:
 
 
 HOOKS = [
-    "arrived", "schedule_begins", "looked_up", "allocated", "scheduled", "preempting", "blocks_invalid", "loads_landed",
+    "arrived", "schedule_begins", "looked_up", "grown", "allocated", "scheduled", "preempting", "blocks_invalid", "loads_landed",
     "load_taken_over", "update_begins", "updated", "ending", "reset_begins", "reset_ends", "_sample", "_finish",
-    "_settle", "_end_restore", "blocks.inserted", "blocks.publish", "blocks.evicting", "blocks.report_evicted",
+    "_settle", "end_restore", "blocks.inserted", "blocks.publish", "blocks.evicting", "blocks.report_evicted",
     "blocks.was_reset", "blocks.missing_key", "blocks.forget", "blocks._send",
 ]  # fmt: skip
 
@@ -281,3 +282,95 @@ def test_the_entry_point_is_declared() -> None:
 
     (entry,) = entry_points(group="vllm.general_plugins", name="turnlens")
     assert entry.value == "turnlens.tracing.engines.vllm:register"
+
+
+# -- settings -----------------------------------------------------------------------------------------------------------------
+
+
+class _Engine:
+    """As much of a scheduler as the recorder's making looks at."""
+
+    class vllm_config:
+        class observability_config:
+            otlp_traces_endpoint: str | None = None
+
+    class kv_cache_manager:
+        class block_pool:
+            num_gpu_blocks = 33
+
+    class parallel_config:
+        data_parallel_size = 1
+        data_parallel_index = 0
+
+    block_size = 32
+    connector = None
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What the recorder was made with."""
+    import turnlens.tracing
+
+    given: dict[str, Any] = {}
+    monkeypatch.setattr(turnlens.tracing, "Recorder", lambda **facts: given.update(facts))
+    for name in (
+        "TURNLENS_ENGINE",
+        "TURNLENS_REPLICA",
+        "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL",
+        "OTEL_EXPORTER_OTLP_TRACES_INSECURE",
+    ):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    return given
+
+
+def test_what_the_recorder_is_told(made: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    from turnlens.tracing.engines.vllm import plugin
+
+    plugin.make_recorder(_Engine())
+    assert made == {
+        "engine": "vllm",
+        "replica": "0",
+        "pool_tokens": 1024,
+        "unit_tokens": 32,
+        "engine_version": "0.32.0",
+        "policy": "lru",
+        "scheduler": "_Engine",
+        "connector": "none",
+    }
+    assert "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL" not in os.environ
+
+    monkeypatch.setenv("TURNLENS_ENGINE", "prod")
+    monkeypatch.setenv("TURNLENS_REPLICA", "b")
+    monkeypatch.setattr(_Engine.parallel_config, "data_parallel_size", 2)
+    plugin.make_recorder(_Engine())
+    assert (made["engine"], made["replica"]) == ("prod", "b-dp0")
+
+
+def test_spans_follow_vllm_s_own_traces(made: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """--otlp-traces-endpoint overrides the endpoint in the environment, and vLLM speaks gRPC without TLS there."""
+    from turnlens.tracing.engines.vllm import plugin
+
+    monkeypatch.setattr(_Engine.vllm_config.observability_config, "otlp_traces_endpoint", "grpc://127.0.0.1:4317")
+    plugin.make_recorder(_Engine())
+    assert os.environ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"] == "grpc"
+    assert os.environ["OTEL_EXPORTER_OTLP_TRACES_INSECURE"] == "true"
+
+
+@pytest.mark.parametrize(
+    ("names", "tier"),
+    [
+        (["OffloadingConnector"], "unspecified"),  # without its CPU manager, it may load from anywhere
+        (["SimpleCPUOffloadConnector"], "host"),
+        (["NixlConnector"], "peer"),
+        (["Mine", "ExampleConnector"], "disk"),
+        (["Mine"], "unspecified"),
+    ],
+)
+def test_where_offers_come_from(names: list[str], tier: str) -> None:
+    from turnlens.tracing.engines.vllm import plugin
+
+    cls: Any = object
+    for name in reversed(names):
+        cls = type(name, (cls,), {})
+    assert plugin.external_tier(cls()) == tier

@@ -156,7 +156,8 @@ class Replay:
                 elif at < restored:
                     attempt.held[at] = "restored"
                     story.work["restored"] += 1
-                    story.reused = max(story.reused, at + 1)
+                    if not any(old.held[at] for old in before):  # what it had held itself proves nothing about others
+                        story.reused = max(story.reused, at + 1)
         for at in range(start, story.prompt):
             attempt.held[at] = ""  # what was taken back, or not reached yet
         for at in range(start, end):

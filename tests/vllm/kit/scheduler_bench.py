@@ -140,6 +140,7 @@ class Bench:
         self.failures: dict[str, list[Failure]] = {}  # request id: what happens to its loads, in order
         self.delay = 1
         self.drafted = 0
+        self.bad_blocks: set[int] = set()  # to be reported with the next step, whoever uses them
         self.outputs: dict[str, list[int]] = {}
         self.finished: dict[str, str] = {}
         self.prefill_stats: dict[str, Any] = {}
@@ -248,7 +249,7 @@ class Bench:
             observer.returned(returned, self.finished)
 
     def _worker(self, failing_now: Iterable[tuple[Any, Failure]]) -> tuple[set[int], set[str], set[str]]:
-        invalid: set[int] = set()
+        invalid, self.bad_blocks = self.bad_blocks, set()
         landed: set[str] = set()
         lost: set[str] = set()
         for load, failure in failing_now:

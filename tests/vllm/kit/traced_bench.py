@@ -40,6 +40,13 @@ class TracedBench(Bench):
         self.requests[request_id] = super().add(request_id, tokens, max_tokens, **more)
         return self.requests[request_id]
 
+    def schedule(self) -> bool:
+        executed = super().schedule()
+        if self.caching and self.trace is not None and self.trace.active:
+            free = self.pool.free_block_queue.get_all_free_blocks()
+            assert self.trace.blocks.empty == sum(1 for block in free if block.block_hash is None)
+        return executed
+
     def abort(self, *request_ids: str) -> None:
         for request_id in request_ids:
             if request_id in self.scheduler.requests and not self.scheduler.requests[request_id].is_finished():

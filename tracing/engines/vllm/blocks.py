@@ -8,6 +8,10 @@ the last of its blocks goes.
 
 Of models with several KV groups one group speaks for the prefix: the first with full attention, else the first. What a
 sliding window or a recurrent state loses is not an eviction of the prefix.
+
+vLLM's "free" blocks are those that no request uses, cached or not. What is free in our sense is a block that holds nothing:
+only when those have run out does an allocation evict. They are counted as they come and go; walking vLLM's queue would take
+milliseconds.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -35,7 +39,9 @@ class BlockTrace:
         self.block_tokens: int = managers[self.group].block_size if managers else scheduler.block_size
         self.resident: dict[bytes, None] = {}  # published and not evicted, oldest first; never more than the pool has blocks
         self.unpublished: dict[Tracked, None] = {}  # turns with keys that wait for their step
-        self._evicted: list[bytes] = []
+        self.empty: int = self.pool.get_num_free_blocks()  # blocks that nobody uses and that hold no cached prefix
+        self.made_room: list[bytes] = []  # keys evicted and not reported yet
+        self._dropping = False
         self._inserting_for: Tracked | None = None
         self._hash_of: Any = resolve("vllm.v1.core.kv_cache_utils.get_block_hash")
         self._group_of: Any = resolve("vllm.v1.core.kv_cache_utils.get_group_id")
@@ -51,6 +57,8 @@ class BlockTrace:
     def install(self) -> None:
         pool = self.pool
         insert, evict, reset = pool._insert_block_hash, pool._maybe_evict_cached_block, pool.reset_prefix_cache
+        drop, queue = pool.evict_blocks, pool.free_block_queue
+        prepend = queue.prepend_n
 
         def caching(original: Any) -> Any:
             def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -73,12 +81,27 @@ class BlockTrace:
         def maybe_evict(*args: Any, **kwargs: Any) -> Any:
             block = argument(args, kwargs, 0, "block", None)
             if getattr(block, "block_hash", None) is None:
+                if not self._dropping:
+                    self.empty -= 1  # taken from the free queue
                 return evict(*args, **kwargs)
             keys = self.keys_of(block)
             gone = evict(*args, **kwargs)
             if gone:
                 self.evicting(keys)
+                self.empty += self._dropping and block.ref_cnt == 0  # it stays where it is, empty now
             return gone
+
+        def evict_blocks(*args: Any, **kwargs: Any) -> Any:
+            self._dropping = True
+            try:
+                return drop(*args, **kwargs)
+            finally:
+                self._dropping = False
+                self.report_evicted(None, "by_request")
+
+        def prepend_n(blocks: Any) -> Any:
+            self.empty += len(blocks)  # vLLM puts freed blocks without a hash in front, cached ones at the end
+            return prepend(blocks)
 
         def reset_prefix_cache(*args: Any, **kwargs: Any) -> Any:
             done = reset(*args, **kwargs)
@@ -90,6 +113,8 @@ class BlockTrace:
         self.trace.patch(pool, "cache_partial_block", caching(pool.cache_partial_block))
         self.trace.patch(pool, "_insert_block_hash", insert_block_hash)
         self.trace.patch(pool, "_maybe_evict_cached_block", maybe_evict)
+        self.trace.patch(pool, "evict_blocks", evict_blocks)
+        self.trace.patch(queue, "prepend_n", prepend_n)
         self.trace.patch(pool, "reset_prefix_cache", reset_prefix_cache)
 
     # -- publishing -------------------------------------------------------------------------------------------------------
@@ -156,12 +181,19 @@ class BlockTrace:
                 plain = self._hash_of(key)
                 if plain in self.resident:
                     del self.resident[plain]
-                    self._evicted.append(plain)
+                    self.made_room.append(plain)
+
+    def free_tokens(self) -> int:
+        """Tokens that fit without evicting anything."""
+        free: int = self.pool.get_num_free_blocks()
+        if self.pool.enable_caching:
+            free = max(0, min(free, self.empty))
+        return free * self.block_tokens
 
     @guarded
     def report_evicted(self, for_turn: Tracked | None, reason: str = "memory") -> None:
-        if self._evicted:
-            keys, self._evicted = self._evicted, []
+        if self.made_room:
+            keys, self.made_room = self.made_room, []
             self.recorder.evicted(
                 keys, self.block_tokens, tier="device", reason=reason, for_turn=for_turn.turn if for_turn else None
             )
@@ -169,9 +201,10 @@ class BlockTrace:
     @guarded
     def was_reset(self) -> None:
         """vLLM swaps the whole map and passes by its eviction hook."""
+        self.empty = self.pool.get_num_free_blocks()
         for tracked in list(self.unpublished):
             self.forget(tracked)
-        self._evicted = list(self.resident)
+        self.made_room = list(self.resident)
         self.resident.clear()
         self.report_evicted(None, "reset")
 

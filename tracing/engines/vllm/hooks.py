@@ -10,31 +10,21 @@ The order within one step matters, because a step is accepted only when its outp
 """
 
 import time
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from turnlens.tracing.engines.vllm.blocks import BlockTrace
 from turnlens.tracing.engines.vllm.guard import Faults, argument, guarded
+from turnlens.tracing.engines.vllm.restores import RestoreHooks
 from turnlens.tracing.engines.vllm.signatures import resolve
-from turnlens.tracing.engines.vllm.tracked import InFlight, Span, Tracked, client_id
+from turnlens.tracing.engines.vllm.tracked import STATUSES, InFlight, Span, Tracked, client_id, recent_ns
 
 if TYPE_CHECKING:
     from turnlens.tracing import Recorder
 
 SAMPLE_EVERY_S = 0.5
 
-# FINISHED_IGNORED is a prompt over the model's limit; the API calls it "length" too.
-STATUSES = {
-    "FINISHED_STOPPED": "stop",
-    "FINISHED_REPETITION": "stop",
-    "FINISHED_LENGTH_CAPPED": "length",
-    "FINISHED_IGNORED": "length",
-    "FINISHED_ABORTED": "abort",
-    "FINISHED_ERROR": "error",
-}
 
-
-class SchedulerTrace:
+class SchedulerTrace(RestoreHooks):
     """The hooks of one scheduler. Every public method is guarded: it raises nothing and does nothing once tracing stopped."""
 
     def __init__(self, scheduler: Any, recorder: "Recorder", tier: str) -> None:
@@ -46,46 +36,41 @@ class SchedulerTrace:
         self.turns: dict[str, Tracked] = {}  # by the engine's request id; an entry per unfinished request
         self.blocks: BlockTrace = BlockTrace(self, scheduler)
         self._running_status: Any = resolve("vllm.v1.request.RequestStatus.RUNNING")
-        self._prefilling: dict[Tracked, None] = {}  # admitted, and not yet scheduled to the prompt's end
+        self.prefilling: dict[Tracked, None] = {}  # admitted, and not yet scheduled to the prompt's end
         self._in_flight = InFlight()
         self._looked_up: dict[Tracked, int] = {}  # in this schedule(): local tokens found, no allocation tried yet
         self._room_for: Tracked | None = None  # the running turn whose allocation failed last in this schedule()
         self._updating = False
         self._resetting = False
-        self._discarded: set[str] = set()  # requests whose part of the step that came back is thrown away
+        self.discarded: set[str] = set()  # requests whose part of the step that came back is thrown away
         self._ended: list[tuple[Tracked, str]] = []  # to be finished when the step has been reported
         self._next_sample = 0.0
+        self._sampled_free = -1
         self._patches: list[tuple[Any, str]] = []
 
     # -- hooking and unhooking --------------------------------------------------------------------------------------------
 
     def install(self) -> None:
         cache = self.scheduler.kv_cache_manager
-        allocate, evict = cache.allocate_slots, cache.evict_blocks
+        allocate = cache.allocate_slots
 
-        def allocate_slots(*args: Any, **kwargs: Any) -> Any:
-            tracked = self.find(argument(args, kwargs, 0, "request", None))
-            if tracked is None:
-                return allocate(*args, **kwargs)
-            missing = self._missing_key(tracked, argument(args, kwargs, 2, "num_new_computed_tokens", 0))
-            blocks = allocate(*args, **kwargs)
-            self.allocated(
-                tracked,
-                blocks is not None,
-                local=argument(args, kwargs, 2, "num_new_computed_tokens", 0),
-                external=argument(args, kwargs, 5, "num_external_computed_tokens", 0),
-                loads_later=argument(args, kwargs, 6, "delay_cache_blocks", False),
-                missing=missing,
-            )
+        running = self._running_status
+
+        def allocate_slots(request: Any, *args: Any, **kwargs: Any) -> Any:
+            if request.status is running:  # once a request and step: nothing to tell while it fits into what is empty
+                blocks = allocate(request, *args, **kwargs)
+                if blocks is None or self._room_for is not None or self.blocks.made_room:
+                    self.grown(request, blocks is not None)
+                return blocks
+            local = argument(args, kwargs, 1, "num_new_computed_tokens", 0)
+            missing = self._missing_key(request, local)
+            blocks = allocate(request, *args, **kwargs)
+            external = argument(args, kwargs, 4, "num_external_computed_tokens", 0)
+            loads_later = argument(args, kwargs, 5, "delay_cache_blocks", False)
+            self.allocated(request, blocks is not None, local, external, loads_later, missing)
             return blocks
 
-        def evict_blocks(*args: Any, **kwargs: Any) -> Any:
-            result = evict(*args, **kwargs)
-            self.blocks.report_evicted(None, "by_request")
-            return result
-
         self.patch(cache, "allocate_slots", allocate_slots)
-        self.patch(cache, "evict_blocks", evict_blocks)
         self.blocks.install()
 
     def patch(self, part: Any, name: str, replacement: Any) -> None:
@@ -109,9 +94,6 @@ class SchedulerTrace:
         for concerned in [tracked] if tracked else list(self.turns.values()):
             concerned.turn.flaw("hook_failed")
 
-    def find(self, request: Any) -> Tracked | None:
-        return self.turns.get(getattr(request, "request_id", ""))
-
     # -- a request comes --------------------------------------------------------------------------------------------------
 
     @guarded
@@ -132,7 +114,7 @@ class SchedulerTrace:
             prefix=request.block_hashes,
             prefix_at=self.blocks.hash_tokens,
             traceparent=headers.get("traceparent"),
-            arrived_ns=_recent_ns(request.arrival_time),
+            arrived_ns=recent_ns(request.arrival_time),
             **attributes,
         )
         self.turns[request.request_id] = Tracked(request, turn, request.num_prompt_tokens)
@@ -150,24 +132,34 @@ class SchedulerTrace:
         if tracked is not None:
             self._looked_up[tracked] = local_tokens
 
-    def _missing_key(self, tracked: Tracked, local: int) -> bytes | None:
+    def _missing_key(self, request: Any, local: int) -> bytes | None:
         """To be asked before the allocation, which inserts the hashes of blocks that it is yet to compute."""
-        if not self.active or tracked.request.status == self._running_status or tracked.request.num_computed_tokens:
-            return None
         try:
-            return self.blocks.missing_key(tracked.request, local)
+            return self.blocks.missing_key(request, local) if self.active and not request.num_computed_tokens else None
         except Exception:
-            self.fault("missing_key", tracked)
+            self.fault("missing_key", request)
             return None
+
+    def _report_evicted(self, tracked: Tracked | None) -> None:
+        if self.blocks.made_room:
+            self._sample(evicting=True)  # what was full at that moment
+            self.blocks.report_evicted(tracked)
+
+    @guarded
+    def grown(self, request: Any, success: bool) -> None:
+        """A running request asked for room for its next tokens."""
+        tracked = self.find(request)
+        self._report_evicted(tracked)
+        self._room_for = None if success else tracked
 
     @guarded
     def allocated(
-        self, tracked: Tracked, success: bool, *, local: int, external: int, loads_later: bool, missing: bytes | None
+        self, request: Any, success: bool, local: int, external: int, loads_later: bool, missing: bytes | None
     ) -> None:
-        self.blocks.report_evicted(tracked)
-        request = tracked.request
-        if request.status == self._running_status:
-            self._room_for = None if success else tracked
+        """A waiting request was to be admitted, or to start computing what its load has brought."""
+        tracked = self.find(request)
+        self._report_evicted(tracked)
+        if tracked is None:
             return
         found = self._looked_up.pop(tracked, None)
         if not success:
@@ -187,7 +179,7 @@ class SchedulerTrace:
             tier=self.tier if tracked.offered else None,
             missing_key=missing,
         )
-        self._prefilling[tracked] = None
+        self.prefilling[tracked] = None
         tracked.restore = ""
         if tracked.offered:
             tracked.restore = "async" if loads_later else "sync"
@@ -205,27 +197,29 @@ class SchedulerTrace:
         for tracked in self._looked_up:  # looked up, and passed over before an allocation was tried
             tracked.turn.retried("connector_pending" if self.scheduler.connector is not None else "deferred")
         self._looked_up.clear()
-        self.blocks.report_evicted(None)
+        self._report_evicted(None)
         spans: list[Span] = []
         steps: dict[str, int] = output.num_scheduled_tokens
-        if self._prefilling:
-            for tracked in list(self._prefilling):
+        if self.prefilling:
+            for tracked in list(self.prefilling):
                 tokens = steps.get(tracked.request.request_id)
                 if tokens:
                     end = tracked.request.num_computed_tokens  # the step is counted already
                     spans.append(Span(tracked, tracked.clip(end - tokens), tracked.clip(end)))
                     if end >= tracked.prompt:
-                        del self._prefilling[tracked]
+                        del self.prefilling[tracked]
         if spans:
             self._in_flight.add(output, spans)
         self._sample()
 
-    def _sample(self) -> None:
+    def _sample(self, evicting: bool = False) -> None:
+        """Every half second, and when an eviction finds something else free than was last said."""
         now = time.monotonic()
-        if now >= self._next_sample:
+        free = self.blocks.free_tokens()
+        if now >= self._next_sample or (evicting and free != self._sampled_free):
             self._next_sample = now + SAMPLE_EVERY_S
+            self._sampled_free = free
             running, waiting = self.scheduler.get_request_counts()
-            free = self.blocks.pool.get_num_free_blocks() * self.blocks.block_tokens
             self.recorder.sample(free_tokens=free, running=running, waiting=waiting)
 
     @guarded
@@ -241,7 +235,7 @@ class SchedulerTrace:
             return
         loading = bool(tracked.restore)
         if loading:
-            self._end_restore(tracked, success=False, valid=tracked.hit, reason="cancelled")
+            self.end_restore(tracked, success=False, valid=tracked.hit, reason="cancelled")
         self._settle(tracked, stale=loading or self._resetting)
         if not (loading or self._resetting):
             self.blocks.publish(tracked, request.num_computed_tokens)
@@ -249,74 +243,19 @@ class SchedulerTrace:
         by = self._room_for.turn if self._room_for else None
         tracked.turn.preempted(by=by)
         tracked.admitted = False
-        self._prefilling.pop(tracked, None)
+        self.prefilling.pop(tracked, None)
 
     def _settle(self, tracked: Tracked, stale: bool) -> None:
         for span in self._in_flight.settle(tracked):
             if not stale or span.end > span.start:
                 tracked.turn.computed(span.start, span.end, stale=stale)
 
-    # -- restores ---------------------------------------------------------------------------------------------------------
-
-    def _end_restore(self, tracked: Tracked, success: bool, valid: int, reason: str | None = None) -> None:
-        tracked.restore = ""
-        tracked.turn.restore_finalized(success=success, valid_prefix_tokens=tracked.clip(valid), rank=None, reason=reason)
-
-    def _failed_restore(self, tracked: Tracked, valid: int) -> None:
-        self._end_restore(tracked, success=False, valid=valid, reason="partial" if valid > tracked.hit else None)
-
-    @guarded
-    def blocks_invalid(self, requests: list[Any], known: list[int], affected: set[str], asynchronous: bool) -> None:
-        """A connector reported bad blocks, and the scheduler cut the affected requests back. `known` is how far each had been
-        computed before this step. One that only shares bad blocks keeps it: the request before it computes them again."""
-        for request, before in zip(requests, known, strict=True):
-            if request.request_id not in affected:
-                continue
-            if not asynchronous:
-                self._discarded.add(request.request_id)
-            tracked = self.find(request)
-            if tracked is None:
-                continue
-            valid = tracked.clip(request.num_computed_tokens)
-            if tracked.restore:
-                tracked.valid = valid  # told when the load ends
-            elif tracked.admitted and valid < tracked.clip(before):
-                tracked.turn.invalidated(valid)
-            if not asynchronous:
-                self._prefilling[tracked] = None
-
-    @guarded
-    def loads_failed(self, request_ids: Iterable[str]) -> None:
-        """A connector reported whole requests whose load failed."""
-        for request_id in request_ids:
-            tracked = self.turns.get(request_id)
-            if tracked is not None and tracked.restore == "async":
-                tracked.valid = tracked.clip(min(tracked.hit, tracked.request.num_computed_tokens))
-
-    @guarded
-    def loads_landed(self, request_ids: Iterable[str]) -> None:
-        for request_id in request_ids:
-            tracked = self.turns.get(request_id)
-            if tracked is None or tracked.restore != "async":
-                continue
-            if tracked.valid is not None:
-                self._failed_restore(tracked, tracked.valid)
-            else:
-                self._end_restore(tracked, success=True, valid=tracked.hit + tracked.offered)
-
-    @guarded
-    def load_taken_over(self, request: Any) -> None:
-        """vLLM has cached what an asynchronous load brought."""
-        tracked = self.find(request)
-        if tracked is not None:
-            self.blocks.publish(tracked, request.num_tokens)
-
     # -- update_from_output() -----------------------------------------------------------------------------------------------
 
     @guarded
     def update_begins(self) -> None:
         self._updating = True
-        self._discarded.clear()
+        self.discarded.clear()
         self._ended.clear()
 
     @guarded
@@ -332,11 +271,8 @@ class SchedulerTrace:
                     answered.append(tracked)  # preempted while its step was in flight; the token is delivered all the same
                 continue
             if tracked.restore == "sync":
-                if tracked.valid is not None:
-                    self._failed_restore(tracked, tracked.valid)
-                else:
-                    self._end_restore(tracked, success=True, valid=tracked.hit + tracked.offered)
-            if tracked.request.request_id in self._discarded:
+                self.end_load(tracked)
+            if tracked.request.request_id in self.discarded:
                 tracked.turn.computed(span.start, span.end, stale=True)
                 continue
             accepted.append((tracked.turn, span.start, span.end))
@@ -375,14 +311,14 @@ class SchedulerTrace:
         executed = not tracked.restore
         if tracked.restore:
             if tracked.valid is not None:
-                self._failed_restore(tracked, tracked.valid)
+                self.failed_restore(tracked, tracked.valid)
             else:
-                self._end_restore(tracked, success=False, valid=tracked.hit, reason="cancelled")
+                self.end_restore(tracked, success=False, valid=tracked.hit, reason="cancelled")
         self._settle(tracked, stale=True)
         if executed:  # steps in flight run to their end, and their blocks keep their hashes
             self.blocks.publish(tracked, request.num_computed_tokens)
         self.blocks.forget(tracked)
-        self._prefilling.pop(tracked, None)
+        self.prefilling.pop(tracked, None)
         tracked.ended = True
         tracked.turn.finished(status, output_tokens=request.num_output_tokens)
 
@@ -403,11 +339,3 @@ class SchedulerTrace:
             self.recorder.close()
         except Exception:
             self.faults.note("close")
-
-
-def _recent_ns(arrival_time: Any) -> int | None:
-    """The frontend's arrival time, wall seconds, if it can be one: some callers pass their own numbers."""
-    now = time.time()
-    if isinstance(arrival_time, (int, float)) and now - 86_400 < arrival_time <= now:
-        return int(arrival_time * 1e9)
-    return None

@@ -71,6 +71,12 @@ def make_recorder(scheduler: Any) -> "Recorder":
     """One recorder for one scheduler, told what the engine is."""
     from turnlens.tracing import Recorder
 
+    # With --otlp-traces-endpoint vLLM puts its own value into OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, and speaks gRPC without TLS
+    # there unless the environment says otherwise. Our spans go to the same place, so they must speak the same.
+    observability: Any = scheduler.vllm_config.observability_config
+    if getattr(observability, "otlp_traces_endpoint", None):
+        os.environ.setdefault("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "grpc")
+        os.environ.setdefault("OTEL_EXPORTER_OTLP_TRACES_INSECURE", "true")
     connector: Any = scheduler.connector
     pool: Any = scheduler.kv_cache_manager.block_pool
     cls: Any = scheduler.__class__

@@ -45,7 +45,6 @@ PARTS: Mapping[str, str] = {
         "num_external_computed_tokens, delay_cache_blocks, num_encoder_tokens, full_sequence_must_fit, reserved_blocks, "
         "has_scheduled_reqs, skip_zeroing_group_ids"
     ),
-    f"{_CACHE}.evict_blocks": "self, block_ids",
     f"{_POOL}.cache_full_blocks": (
         "self, request, blocks, num_cached_blocks, num_full_blocks, block_size, kv_cache_group_id, block_mask"
     ),
@@ -54,8 +53,10 @@ PARTS: Mapping[str, str] = {
     ),
     f"{_POOL}._insert_block_hash": "self, block_hash_with_group_id, block, num_tokens",
     f"{_POOL}._maybe_evict_cached_block": "self, block",
+    f"{_POOL}.evict_blocks": "self, block_ids",
     f"{_POOL}.reset_prefix_cache": "self",
     f"{_POOL}.get_num_free_blocks": "self",
+    "vllm.v1.core.kv_cache_utils.FreeKVCacheBlockQueue.prepend_n": "self, blocks",
     "vllm.v1.core.block_pool.BlockHashToBlockMap.get_one_block": "self, key",
     "vllm.v1.core.kv_cache_utils.make_block_hash_with_group_id": "block_hash, group_id",
     "vllm.v1.core.kv_cache_utils.get_block_hash": "key",

@@ -2,6 +2,7 @@
 
 import os
 import re
+import time
 from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -13,6 +14,16 @@ if TYPE_CHECKING:
 # the samples apart).
 _ENGINE_SUFFIX = re.compile(r"-[0-9a-f]{8}\Z")
 
+# FINISHED_IGNORED is a prompt over the model's limit; the API calls it "length" too.
+STATUSES = {
+    "FINISHED_STOPPED": "stop",
+    "FINISHED_REPETITION": "stop",
+    "FINISHED_LENGTH_CAPPED": "length",
+    "FINISHED_IGNORED": "length",
+    "FINISHED_ABORTED": "abort",
+    "FINISHED_ERROR": "error",
+}
+
 # Two steps are in flight with asynchronous scheduling, one a stage with pipeline parallelism. More than this means that
 # outputs never come back, and what is remembered about them must not pile up.
 FLIGHTS_KEPT = 256
@@ -23,6 +34,14 @@ def client_id(request_id: str) -> str:
     if os.environ.get("VLLM_DISABLE_REQUEST_ID_RANDOMIZATION", "0") not in ("", "0"):
         return request_id
     return _ENGINE_SUFFIX.sub("", request_id)
+
+
+def recent_ns(arrival_time: Any) -> int | None:
+    """The frontend's arrival time, wall seconds, if it can be one: some callers pass their own numbers."""
+    now = time.time()
+    if isinstance(arrival_time, (int, float)) and now - 86_400 < arrival_time <= now:
+        return int(arrival_time * 1e9)
+    return None
 
 
 @dataclass(slots=True, eq=False)
