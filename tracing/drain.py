@@ -70,7 +70,7 @@ class Drain:
         for kind, at_ns, turn, payload in records:
             self._tainted -= 1
             try:
-                self._apply(kind, at_ns, turn, payload)
+                self._apply(kind, int(at_ns), turn, payload)
             except Exception as error:  # whatever the engine passed in, it ends here
                 self._blame(turn, f"bad_{_NAMES[kind]}", at_ns, error)
 
@@ -81,9 +81,10 @@ class Drain:
         self._samples = []
         return spans, samples
 
-    def dropped(self, buffered: int) -> None:
+    def dropped(self, buffered: int, at_ns: int) -> None:
         """Records were lost while ``buffered`` others wait: every turn that is open now, or that begins in those, cannot be
-        whole."""
+        whole, and what was published then may not be known."""
+        self._ghost.since_ns = max(self._ghost.since_ns, at_ns)
         self._tainted = max(self._tainted, buffered)
         for state in self._open.values():
             state.ledger.flaw("records_dropped")
@@ -93,7 +94,7 @@ class Drain:
         for state in list(self._open.values()):
             finish = state.turn.finish_record
             if finish is not None and not state.ended:
-                self._finish(state, *finish)
+                self.apply([(handles.FINISHED, finish[0], state.turn, finish[1:])])
 
     def close(self, at_ns: int) -> None:
         """Emit the restores that never ended."""
@@ -182,11 +183,14 @@ class Drain:
             self._finish(state, at_ns, *payload)
 
     def _begin(self, turn: Turn, begin: Begin) -> None:
-        if begin.prompt_tokens is not None:
-            begin.prompt_tokens = index(begin.prompt_tokens)
+        flaws = begin.check()
         parent = remote_parent(str(begin.facts.pop("traceparent", None) or ""))
         context, sampled = self._factory.root(conventions.TURN, parent)
-        state = TurnState(turn, begin, context, parent, sampled, Ledger(begin.prompt_tokens), self._factory)
+        ledger = Ledger(begin.prompt_tokens)
+        state = TurnState(turn, begin, context, parent, sampled, ledger, self._factory, self._spans)
+        for flaw in flaws:
+            ledger.flaw(flaw)
+            self.misuse(flaw)
         state.waiting_since_ns = begin.at_ns
         if self._tainted > 0:
             state.ledger.flaw("records_dropped")
@@ -255,31 +259,25 @@ class Drain:
         self, state: TurnState, at_ns: int, success: bool, valid: int, rank: int | None, reason: str | None
     ) -> None:
         valid = index(valid)
-        outcome = "stale" if state.ended else state.ledger.restore_finalized(bool(success), valid, rank)
-        if outcome == "pending":
-            return
-        if outcome == "failed":
-            state.waiting_since_ns = at_ns  # a fresh admission may follow
         if state.ended and not state.restores:
             self._flaw(state, "event_after_end", at_ns)
             self.misuse("event_after_end", "restore_finalized")
             return
+        outcome = state.ledger.restore_finalized(bool(success), valid, rank)
+        state.restore_reported(bool(success), valid, reason)
+        if outcome == "pending":
+            return
+        if outcome == "failed":
+            state.waiting_since_ns = at_ns  # a fresh admission may follow
         self._metrics.restore(*state.restore_ended(at_ns, outcome, valid, reason, self._ghost))
-        if state.ended:
-            self._spans.extend(state.spans)
-            state.spans = []
-            if not state.restores:
-                self._orphans.pop(id(state), None)
+        if state.ended and not state.restores:
+            self._orphans.pop(id(state), None)
 
     def _sample(
         self, at_ns: int, free_slots: int | None, free_tokens: int | None, running: int | None, waiting: int | None, lost: int
     ) -> None:
-        around = self._around
-        around.at_ns = at_ns
-        around.free_slots = around.free_slots if free_slots is None else free_slots
-        around.free_tokens = around.free_tokens if free_tokens is None else free_tokens
-        around.running = around.running if running is None else running
-        around.waiting = around.waiting if waiting is None else waiting
+        given = {"free_slots": free_slots, "free_tokens": free_tokens, "running": running, "waiting": waiting}
+        self._around.sampled(at_ns, {key: index(value) for key, value in given.items() if value is not None})
         self._metrics.free(free_slots, free_tokens)
         values = {
             "turnlens.slots.free": free_slots,
@@ -296,18 +294,27 @@ class Drain:
         if status not in conventions.STATUSES:
             self.misuse("unknown_status", status)
             state.ledger.flaw("unknown_status")
+        if output_tokens is not None:
+            try:
+                output_tokens = index(output_tokens)
+            except TypeError:
+                self.misuse("bad_output_tokens", output_tokens)
+                state.ledger.flaw("bad_output_tokens")
+                output_tokens = None
         state.mark_seen(self._ghost, at_ns)
+        state.touch(self._ghost, at_ns)
         state.end_prefill(at_ns, "done" if state.ledger.prompt_done else "stopped")
         state.ledger.finished(str(status))
         state.ended = True
         self._open.pop(id(state), None)
         accounts = state.ledger.close(state.seen)
         result = attribution(state.turn.id, accounts, self._unit)
-        total = accounts.prompt_tokens or 0
-        if output_tokens is not None:
+        # What is left for the next turn: the whole prompt and the output, or as far as it came.
+        total = state.ledger.reached
+        if state.ledger.prompt_done and output_tokens is not None:
             total += output_tokens
         for name, memory in ((state.begin.conversation_id, self._conversations), (state.begin.session, self._sessions)):
-            if name is not None:
+            if name is not None and total:
                 memory[name] = total
                 memory.move_to_end(name)
                 if len(memory) > _REMEMBERED:
@@ -352,9 +359,7 @@ class Drain:
         if state.sampled:
             error = f"turn {status}" if status in ("error", "timeout") else None
             span = self._factory.span(conventions.TURN, state.context, state.parent, state.start_ns, at_ns, facts, error=error)
-            self._spans.extend(state.spans)
             self._spans.append(span)
-        state.spans = []
         ttft = times["turnlens.ttft_ns"]
         self._metrics.turn(accounts, result.verdict, ttft if isinstance(ttft, int) else None)
         if state.restores:  # a load is under way for a turn that is gone
@@ -371,8 +376,6 @@ class Drain:
     def _end_orphan(self, state: TurnState, at_ns: int) -> None:
         while state.restores:
             self._metrics.restore(*state.restore_ended(at_ns, "cancelled", 0, "turn_ended", self._ghost))
-        self._spans.extend(state.spans)
-        state.spans = []
 
     def _flaw(self, state: TurnState, reason: str, at_ns: int) -> None:
         """Make a turn incomplete; where its span has been sent already, send the correction."""
@@ -380,8 +383,6 @@ class Drain:
         if state.ended:
             facts: dict[str, Value] = {"turnlens.complete": False, "turnlens.incomplete_reasons": [reason]}
             state.emit(conventions.CORRECTION, at_ns, at_ns, facts)
-            self._spans.extend(state.spans)
-            state.spans = []
 
     def _blame(self, turn: object, kind: str, at_ns: int, error: Exception) -> None:
         self.misuse(kind, error)

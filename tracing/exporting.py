@@ -130,6 +130,7 @@ class Exporting:
 
     def close(self, timeout_s: float) -> bool:
         """Flush, then stop. What is left is dropped and counted."""
+        deadline = time.monotonic() + timeout_s
         done = self.flush(timeout_s)
         self._closing = True
         self._wake.set()
@@ -137,7 +138,7 @@ class Exporting:
             self._span_exporter.shutdown()
         if self._metric_exporter is not None:
             self._metric_exporter.shutdown()  # pyright: ignore[reportUnknownMemberType]
-        self._thread.join(timeout=5.0)
+        self._thread.join(timeout=max(0.5, deadline - time.monotonic()))
         if self._spans:
             self._dropped("export_closed", len(self._spans))
         return done
@@ -172,16 +173,17 @@ class Exporting:
             batch.append(self._spans.popleft())
         exporter = self._span_exporter
         if batch and exporter is not None:
-            self._insist("export", len(batch), lambda: exporter.export(batch) is SpanExportResult.SUCCESS)
+            self._insist("export", batch, lambda: exporter.export(batch) is SpanExportResult.SUCCESS)
 
     def _send_metrics(self) -> None:
         exporter = self._metric_exporter
         if self._metrics and exporter is not None:
             data = self._metrics.popleft()
-            self._insist("metrics", 1, lambda: _export(exporter, data))
+            self._insist("metrics", [data], lambda: _export(exporter, data))
 
-    def _insist(self, stage: str, records: int, send: Callable[[], bool]) -> None:
-        """Send until taken. The exporters do not say whether a refusal is final, so a batch is given up only by its age."""
+    def _insist(self, stage: str, batch: "list[ReadableSpan] | list[MetricsData]", send: Callable[[], bool]) -> None:
+        """Send until taken. The exporters do not say whether a refusal is final, so a batch is given up only by its age; and
+        spans that cannot be encoded, which no collector would ever see, are taken out of it first."""
         started = time.monotonic()
         attempt = 0
         while True:
@@ -190,8 +192,10 @@ class Exporting:
                     return
             except Exception:
                 _log.exception("turnlens: an exporter raised")
-            if self._closing or time.monotonic() - started > _GIVE_UP_SECONDS:
-                self._dropped(stage, records)
+            if stage == "export" and attempt == 1:
+                self._dropped("encode", _take_out_unencodable(batch))
+            if not batch or self._closing or time.monotonic() - started > _GIVE_UP_SECONDS:
+                self._dropped(stage, len(batch))
                 return
             pause = _BACKOFF_SECONDS[min(attempt, len(_BACKOFF_SECONDS) - 1)]
             attempt += 1
@@ -202,3 +206,19 @@ class Exporting:
 
 def _export(exporter: MetricExporter, data: MetricsData) -> bool:
     return exporter.export(data) is MetricExportResult.SUCCESS  # pyright: ignore[reportUnknownMemberType]
+
+
+def _take_out_unencodable(batch: "list[ReadableSpan] | list[MetricsData]") -> int:
+    """Remove the spans that OTLP cannot carry; how many they were."""
+    from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+
+    def bad(span: object) -> bool:
+        try:
+            encode_spans([span])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
+        except Exception:
+            return True
+        return False
+
+    before = len(batch)
+    batch[:] = [span for span in batch if not bad(span)]  # type: ignore[misc]  # pyright: ignore[reportArgumentType]
+    return before - len(batch)

@@ -41,6 +41,9 @@ class _Attempt:
     session: int = 0  # the part of hit that the session's previous turn left
     offered: int = 0  # offered by another tier, beyond hit + lease
     offered_ever: int = 0  # over every admission within the attempt
+    offer_end: int = 0  # end of what was promised: device and offer, as of the admission
+    limit: int | None = None  # an invalidation since then: nothing beyond it is usable
+    kept: Intervals[str] = field(default_factory=Intervals[str])  # restored in part before a fresh admission
     valid: int | None = None  # absolute end of the verified prefix, once every expected rank has reported
     restore_open: bool = False
     ranks_expected: int = 1
@@ -98,7 +101,8 @@ class Ledger:
         self._last: _Attempt | None = None
         self._own: Intervals[Held] = Intervals()  # what earlier attempts of this turn held
         self._first_token: Intervals[Held] | None = None  # coverage, fixed once an attempt that reached the end is closed
-        self._late_restores = 0  # restores still under way when their attempt ended
+        self._late: list[int] = []  # restores under way when their attempt ended: ranks that have not reported
+        self._reached = 0
         self._work: dict[str, int] = {HIT: 0, RESTORED: 0, COMPUTED: 0}
         self._discarded = 0
         self._self_recovered = 0
@@ -121,12 +125,16 @@ class Ledger:
             self._flaw("admitted_twice")
             self._end_attempt()
             attempt = None
-        offered_ever = offered
+        fresh = _Attempt(hit=hit, lease=lease, session=min(session, hit), offered=offered, offered_ever=offered)
+        fresh.offer_end = hit + lease + offered
         if attempt is None:
             self.attempts += 1
-        else:  # rule 3: a failed finalize permits one fresh admission within the attempt
-            offered_ever += attempt.offered_ever
-        self._attempt = _Attempt(hit=hit, lease=lease, session=min(session, hit), offered=offered, offered_ever=offered_ever)
+        else:  # rule 3: a failed finalize keeps what is valid and permits one fresh admission within the attempt
+            fresh.offered_ever += attempt.offered_ever
+            fresh.kept = attempt.kept
+            if attempt.valid is not None and attempt.valid > attempt.device:
+                fresh.kept.put(attempt.device, attempt.valid, RESTORED)
+        self._attempt = fresh
 
     def retried(self) -> None:
         """An admission whose allocation failed: no attempt, and its offer is forgotten (rule 2)."""
@@ -151,17 +159,19 @@ class Ledger:
         Returns ``verified``, ``failed``, ``pending`` (ranks are missing) or ``stale`` (its attempt had ended, rule 5)."""
         attempt = self._attempt
         if attempt is None or not (attempt.restore_open or (attempt.offered and attempt.valid is None)):
-            if self._late_restores:
-                self._late_restores -= 1
-            else:
-                self._flaw("finalize_without_restore")
-            return "stale"
+            return self._late_finalized(rank)
+        if self._late and attempt.restore_open:
+            self._flaw("restore_ambiguous")  # it may be the one of the attempt before
         if valid < 0:
             self._flaw("negative_value")
             valid = 0
-        if valid > attempt.device + attempt.offered:
+        if self.prompt_tokens is not None:
+            valid = min(valid, self.prompt_tokens)
+        if valid > attempt.offer_end:
             self._flaw("restore_exceeds_offer")
-            valid = attempt.device + attempt.offered
+            valid = attempt.offer_end
+        if attempt.limit is not None:
+            valid = min(valid, attempt.limit)
         attempt.ranks_failed |= not success
         if rank is None:
             attempt.ranks_valid[-1] = valid
@@ -192,6 +202,8 @@ class Ledger:
             return 0
         if not attempt.consumed:
             self._consume(attempt, start)
+        elif attempt.restore_open:
+            self._flaw("step_while_restore_pending")
         if start > attempt.frontier:
             self._flaw("step_beyond_known_prefix")
         start = max(start, attempt.frontier)
@@ -214,6 +226,7 @@ class Ledger:
         if attempt is None:
             return
         attempt.held.cut(valid)
+        attempt.limit = valid if attempt.limit is None else min(attempt.limit, valid)
         attempt.frontier = min(attempt.frontier, valid)
         self._lower_device(attempt, valid)
         if attempt.valid is not None:
@@ -247,6 +260,11 @@ class Ledger:
     def frontier(self) -> int:
         """End of the highest accepted position of the running attempt."""
         return self._attempt.frontier if self._attempt else 0
+
+    @property
+    def reached(self) -> int:
+        """End of the highest position that any attempt has held, taken back or not."""
+        return max(self._reached, self.frontier)
 
     @property
     def consumed(self) -> bool:
@@ -323,11 +341,17 @@ class Ledger:
             for edge, until, origin in _origins(at, upto, attempt):
                 attempt.held.put(edge, until, Held(HIT, origin))
             self._work[HIT] += upto - at
+            for edge, until, source in attempt.kept.within(at, upto):
+                if source is not None:  # brought by this attempt's own restore, before it failed further on
+                    attempt.held.put(edge, until, Held(RESTORED, PLAIN))
+                    attempt.restored += until - edge
+                    self._work[HIT] -= until - edge
+                    self._work[RESTORED] += until - edge
             self._proved_seen = max(self._proved_seen, upto)
         if restored_end > device_end:
             attempt.held.put(device_end, restored_end, Held(RESTORED, PLAIN))
-            attempt.restored = restored_end - device_end
-            self._work[RESTORED] += attempt.restored
+            attempt.restored += restored_end - device_end
+            self._work[RESTORED] += restored_end - device_end
             for _, upto, earlier in self._own.within(device_end, restored_end):
                 if earlier is None:  # what this turn itself had held before proves nothing about others
                     self._proved_seen = max(self._proved_seen, upto)
@@ -341,7 +365,8 @@ class Ledger:
         if attempt is None:
             return
         if attempt.restore_open:
-            self._late_restores += 1
+            self._late.append(max(1, attempt.ranks_expected - len(attempt.ranks_valid)))
+        self._reached = max(self._reached, attempt.frontier)
         self._discarded += attempt.offered_ever - attempt.restored
         if self._first_token is None and self._reached_end(attempt):
             self._first_token = attempt.held.copy()
@@ -349,6 +374,17 @@ class Ledger:
             self._own.put(item.start, item.end, item.label)
         self._last = attempt
         self._attempt = None
+
+    def _late_finalized(self, rank: int | None) -> str:
+        """A restore whose attempt has ended reported, or one of its ranks did."""
+        if not self._late:
+            self._flaw("finalize_without_restore")
+            return "stale"
+        self._late[0] -= 1
+        if rank is not None and self._late[0]:
+            return "pending"
+        self._late.pop(0)
+        return "stale"
 
     def _reached_end(self, attempt: _Attempt) -> bool:
         return self.prompt_tokens is not None and attempt.consumed and attempt.frontier >= self.prompt_tokens

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from enum import Enum
 from importlib.metadata import version as distribution_version
+from weakref import WeakSet
 
 from opentelemetry.sdk.metrics.export import MetricExporter
 from opentelemetry.sdk.resources import Resource
@@ -60,6 +61,19 @@ def _limit(name: str, default: int) -> int:
         return default
 
 
+_recorders: "WeakSet[Recorder]" = WeakSet()
+
+
+def _after_fork() -> None:
+    """A forked child has no threads of ours: it records nothing, and leaves what the parent has to the parent."""
+    for recorder in list(_recorders):
+        recorder.abandon()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
 class Recorder:
     """Records the turns of one engine process.
 
@@ -101,6 +115,7 @@ class Recorder:
         self._ends_lost = False
         self._lost_elsewhere = 0
         self._request_ids: dict[str, int] = {}
+        self._ids_lock = threading.Lock()
         self._text = keyed(os.environ.get("TURNLENS_HASH_KEY"))
         self._metrics = Metrics(engine, replica, registry)
         serve(registry, os.environ.get("TURNLENS_METRICS"))
@@ -128,10 +143,12 @@ class Recorder:
         )
         self._wake = threading.Event()
         self._closing = False
+        self._closed = False
         self._drained = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="turnlens-drain", daemon=True)
         self._thread.start()
         atexit.register(self.close)
+        _recorders.add(self)
 
     # -- the engine's calls -----------------------------------------------------------------------------------------------
 
@@ -153,12 +170,11 @@ class Recorder:
 
         Known attributes: ``model``, ``run``, ``tenant``, ``message_count``, ``arrived_ns`` (when the server got the request,
         wall ns) and ``cache_disabled`` (``by_request`` or ``by_configuration``). Others are kept under ``turnlens.``."""
-        request_id = str(request_id)
-        again = self._request_ids.get(request_id, 0) + 1
-        self._request_ids[request_id] = again
-        if len(self._request_ids) > _REQUEST_IDS:
-            self._request_ids.pop(next(iter(self._request_ids)), None)
-        turn = Turn(self, request_id if again == 1 else f"{request_id}~{again}", request_id)
+        try:
+            request_id = str(request_id)
+        except Exception:
+            request_id = "unprintable"
+        turn = Turn(self, self._turn_id(request_id), request_id)
         when = self.now_ns() if at_ns is None else at_ns
         arrived = attributes.pop("arrived_ns", None)
         disabled = attributes.pop("cache_disabled", None)
@@ -171,12 +187,28 @@ class Recorder:
             None if session is None else str(session),
             # No keys were given, or a list that is empty as yet: an engine may add keys to it.
             None if isinstance(prefix, tuple) and not prefix else ReusePoints(prefix, prefix_at, self._text),
-            int(arrived) if isinstance(arrived, int | float) else None,
+            arrived,  # type: ignore[arg-type]  # checked by the draining thread, like all that the engine says
             None if disabled is None else str(disabled),
             facts,
         )
         turn.begin_lost = not self.put(handles.BEGIN, when, turn, begin, _HEADROOM)
         return turn
+
+    def _turn_id(self, request_id: str) -> str:
+        """The request's id, or that with a number where it has been given out already (within the last 65,536)."""
+        with self._ids_lock:
+            given = self._request_ids
+            again = given.pop(request_id, 0) + 1
+            given[request_id] = again  # at the end: the least recently used is forgotten first
+            turn_id = request_id if again == 1 else f"{request_id}~{again}"
+            while again > 1 and turn_id in given:
+                again += 1
+                turn_id = f"{request_id}~{again}"
+            if again > 1:
+                given[request_id], given[turn_id] = again, 1
+            while len(given) > _REQUEST_IDS:
+                given.pop(next(iter(given)))
+            return turn_id
 
     def step(self, batch: Sequence[tuple[Turn, int, int]], at_ns: int | None = None) -> None:
         """A whole batch of accepted steps: (turn, start, end) each. The list is kept; do not change it afterwards."""
@@ -257,7 +289,14 @@ class Recorder:
         deadline = time.monotonic() + timeout_s
         self._wake.set()
         self._thread.join(timeout_s)
+        self._closed = True  # from here on nobody would take a record: it is counted as lost
         return self._exporting.close(max(0.1, deadline - time.monotonic()))
+
+    def abandon(self) -> None:
+        """Record nothing any more and send nothing (in a forked child)."""
+        self._closing = self._closed = True
+        self._buffer.clear()
+        atexit.unregister(self.close)
 
     # -- used by the handles ----------------------------------------------------------------------------------------------
 
@@ -267,8 +306,12 @@ class Recorder:
 
     def put(self, kind: int, at_ns: int | None, turn: Turn | None, payload: object, headroom: int = 0) -> bool:
         """Append one record, or drop and count it. False where it was dropped."""
+        if self._closed:
+            self._lost += 1
+            return False
         if len(self._buffer) >= self._capacity + headroom:
-            if not self._wait_when_full or self._closing:
+            # A callback on the draining thread that waited for itself would wait for ever.
+            if not self._wait_when_full or self._closing or threading.current_thread() is self._thread:
                 self._lost += 1
                 return False
             while len(self._buffer) >= self._capacity and not self._closing:
@@ -317,18 +360,18 @@ class Recorder:
 
     def _drain_slice(self) -> None:
         buffer = self._buffer
-        self._note_losses()  # before the ends that follow: a turn must not end whole when it is not
         records = [buffer.popleft() for _ in range(min(_SLICE, len(buffer)))]
+        self._note_losses(len(records))  # before the ends among them: a turn must not end whole when it is not
         self._drain.apply(records)
         self._ship()
         time.sleep(0)
 
-    def _note_losses(self) -> None:
+    def _note_losses(self, taken: int = 0) -> None:
         lost = self._lost
         if lost != self._lost_seen:
             self._metrics.dropped("buffer", lost - self._lost_seen)
             self._lost_seen = lost
-            self._drain.dropped(len(self._buffer))
+            self._drain.dropped(taken + len(self._buffer), self.now_ns())
 
     def _ship(self) -> None:
         spans, samples = self._drain.take()
@@ -341,8 +384,9 @@ class Recorder:
             self._exporting.put_metrics(gauges.metrics_data(self._factory.resource, self._version, samples))
 
     def _count_lost(self, stage: str, records: int) -> None:
-        self._lost_elsewhere += records
-        self._metrics.dropped(stage, records)
+        if records:
+            self._lost_elsewhere += records
+            self._metrics.dropped(stage, records)
 
 
 def _resource(

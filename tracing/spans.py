@@ -91,8 +91,8 @@ class SpanFactory:
             resource=self.resource,
             attributes=known,
             links=[Link(target) for target in links],
-            status=Status(StatusCode.ERROR, error) if error else _OK,
-            start_time=min(max(start_ns, 0), _INT64_MAX),
-            end_time=min(max(start_ns, end_ns, 0), _INT64_MAX),
+            status=Status(StatusCode.ERROR, str(_sendable(error))) if error else _OK,
+            start_time=min(max(int(start_ns), 0), _INT64_MAX),
+            end_time=min(max(int(start_ns), int(end_ns), 0), _INT64_MAX),
             instrumentation_scope=self._scope,
         )

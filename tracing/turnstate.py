@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import index as whole_number
 from typing import TYPE_CHECKING, NamedTuple
 
 from opentelemetry.sdk.trace import ReadableSpan
@@ -40,6 +41,14 @@ class _Restore:
     key: str
     ranks: int
     attempt: int
+    valid: int | None = None  # the least that a rank reported
+    reason: str | None = None  # of the first rank that failed
+
+    def reported(self, success: bool, valid: int, reason: str | None) -> None:
+        """One rank, or all, reported."""
+        self.valid = valid if self.valid is None else min(self.valid, valid)
+        if not success and self.reason is None:
+            self.reason = reason
 
 
 @dataclass(slots=True)
@@ -55,6 +64,28 @@ class Begin:
     cache_disabled: str | None
     facts: dict[str, Value]  # attributes under their keys on the wire
 
+    def check(self) -> list[str]:
+        """Make what the engine said usable. Returns the flaws of what was not."""
+        flaws: list[str] = []
+        try:
+            self.at_ns = int(self.at_ns)
+            self.prompt_tokens = None if self.prompt_tokens is None else whole_number(self.prompt_tokens)
+        except (TypeError, ValueError):
+            self.prompt_tokens = None
+            flaws.append("bad_prompt_tokens")
+        try:
+            self.arrived_ns = None if self.arrived_ns is None else int(self.arrived_ns)
+        except (TypeError, ValueError, OverflowError):
+            self.arrived_ns = None
+            flaws.append("bad_arrived_ns")
+        try:
+            if self.points is not None:
+                self.points.count(1 << 40)
+        except (TypeError, ValueError):
+            self.points = None
+            flaws.append("bad_prefix")
+        return flaws
+
 
 # What was free some seconds ago says little about now.
 _SAMPLE_HOLDS_NS = 5_000_000_000
@@ -64,23 +95,20 @@ _SAMPLE_HOLDS_NS = 5_000_000_000
 class Surroundings:
     """What was free when something happened. None where no sample of the last five seconds said."""
 
-    at_ns: int = 0
-    free_slots: int | None = None
-    free_tokens: int | None = None
-    running: int | None = None
-    waiting: int | None = None
+    values: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])  # by key: when, and what
+
+    def sampled(self, at_ns: int, values: dict[str, int]) -> None:
+        """Take a sample; what it leaves out keeps its own age."""
+        for key, value in values.items():
+            self.values[key] = (at_ns, value)
 
     def attributes(self, at_ns: int, total_slots: int | None, total_tokens: int | None) -> dict[str, Value]:
         """As span attributes, at a moment [wall ns]."""
-        totals: dict[str, Value] = {"turnlens.total_slots": total_slots, "turnlens.total_tokens": total_tokens}
-        if at_ns - self.at_ns > _SAMPLE_HOLDS_NS:
-            return totals
-        return totals | {
-            "turnlens.free_slots": self.free_slots,
-            "turnlens.free_tokens": self.free_tokens,
-            "turnlens.running": self.running,
-            "turnlens.waiting": self.waiting,
-        }
+        facts: dict[str, Value] = {"turnlens.total_slots": total_slots, "turnlens.total_tokens": total_tokens}
+        for key, (when, value) in self.values.items():
+            if at_ns - when <= _SAMPLE_HOLDS_NS:
+                facts[f"turnlens.{key}"] = value
+        return facts
 
 
 class Piece(NamedTuple):
@@ -104,6 +132,7 @@ class TurnState:
     sampled: bool
     ledger: Ledger
     factory: SpanFactory
+    out: list[ReadableSpan]  # the drain's: spans leave as they are made, so that a turn is visible before its end
     ended: bool = False
     seen: int | None = None
     basis: str = "none"
@@ -117,12 +146,11 @@ class TurnState:
     admitted_ns: int | None = None  # the first time
     last_admitted_ns: int | None = None
     first_token_ns: int | None = None
-    restore_ns: int = 0
+    restored_during: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])  # before the first token [ns]
     retry_reasons: list[str] = field(default_factory=list[str])
     restores: list[_Restore] = field(default_factory=list[_Restore])
     prefill: _Prefill | None = None
     marked: int = 0  # reuse points already given to the ghost index
-    spans: list[ReadableSpan] = field(default_factory=list[ReadableSpan])
 
     @property
     def start_ns(self) -> int:
@@ -168,7 +196,7 @@ class TurnState:
         if self.sampled:
             ids = self.ids()
             made = self.factory.span(name, context, self.context, start_ns, end_ns, ids | attributes, links, error)
-            self.spans.append(made)
+            self.out.append(made)
 
     # -- reuse points -----------------------------------------------------------------------------------------------------
 
@@ -186,7 +214,7 @@ class TurnState:
         for index in range(points.count(self.prompt)):
             entry = ghost.get(points.key(index))
             if entry is None:
-                break
+                continue  # a key digests its whole prefix: a deeper one that was seen will do
             self.seen = points.end(index)
             run = Provider(self.seen, entry.owner, entry.seen_ns, entry.used_ns)
             if self.providers and self.providers[-1].turn_id == run.turn_id:
@@ -236,6 +264,13 @@ class TurnState:
         entry = entries[index]
         if entry is not None:
             self.pieces.append(Piece(points.end(index), points.key(index), entry.owner, entry.seen_ns, entry.used_ns))
+
+    def touch(self, ghost: Ghost, at_ns: int) -> None:
+        """Use all of this turn's prefix once more, deepest first: prefill in chunks has left its beginning the oldest."""
+        points = self.begin.points
+        if points is not None:
+            for index in range(self.marked - 1, -1, -1):
+                ghost.used(points.key(index), at_ns)
 
     def missing_key(self, position: int) -> str:
         """The first key past a position: what the engine named, or the prompt's own."""
@@ -289,15 +324,22 @@ class TurnState:
         context = self.factory.child(self.context)
         self.restores.append(_Restore(context, at_ns, tier, tokens, key, ranks, self.ledger.attempts))
 
+    def restore_reported(self, success: bool, valid: int, reason: str | None) -> None:
+        """One rank of the oldest restore under way reported, or all of it."""
+        if self.restores:
+            self.restores[0].reported(success, valid, reason)
+
     def restore_ended(self, at_ns: int, outcome: str, valid: int, reason: str | None, ghost: Ghost) -> tuple[str, str]:
         """Emit the restore's span. Returns its tier and outcome."""
         restore = self.restores.pop(0) if self.restores else None
         if restore is None:  # finalized without a start: a synchronous load in one call
             restore = _Restore(self.factory.child(self.context), at_ns, "unspecified", 0, "", 1, self.ledger.attempts)
+        if restore.valid is not None:
+            valid, reason = restore.valid, restore.reason or (reason if outcome != "verified" else None)
         if outcome == "failed" and reason in ("cancelled", "timed_out", "timeout"):
             outcome = "cancelled" if reason == "cancelled" else "timed_out"
         if self.first_token_ns is None and not self.ended:
-            self.restore_ns += at_ns - restore.start_ns
+            self.restored_during.append((restore.start_ns, at_ns))
         entry = ghost.get(restore.key) if restore.key else None
         links = [span_of(entry.published)] if entry and entry.published else []
         facts: dict[str, Value] = {
@@ -378,11 +420,12 @@ class TurnState:
         frontend = None if begin.arrived_ns is None else max(0, begin.at_ns - begin.arrived_ns)
         queue = None if self.admitted_ns is None else max(0, self.admitted_ns - begin.at_ns)
         ttft = None if self.first_token_ns is None else max(0, self.first_token_ns - self.start_ns)
-        known = (frontend or 0) + (queue or 0) + self.restore_ns
+        restore = _covered(self.restored_during)
+        known = (frontend or 0) + (queue or 0) + restore
         return {
             "turnlens.frontend_ns": frontend,
             "turnlens.queue_ns": queue,
-            "turnlens.restore_ns": self.restore_ns if self.admitted_ns is not None else None,
+            "turnlens.restore_ns": restore if self.admitted_ns is not None else None,
             "turnlens.compute_ns": None if ttft is None or queue is None else max(0, ttft - known),
             "turnlens.ttft_ns": ttft,
             "turnlens.total_ns": max(0, end_ns - self.start_ns),
@@ -397,3 +440,12 @@ class TurnState:
 def _gone_ns(entry: Entry | None) -> int:
     """When a snapshot was lost, or was not made; -1 where no event says so."""
     return entry.fate.at_ns if entry is not None and entry.fate is not None and entry.fate.kind != "committed" else -1
+
+
+def _covered(intervals: list[tuple[int, int]]) -> int:
+    """Length of the union of intervals: restores may overlap."""
+    total, end = 0, 0
+    for start, until in sorted(intervals):
+        total += max(0, until - max(start, end))
+        end = max(end, until)
+    return total

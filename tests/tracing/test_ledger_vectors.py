@@ -197,3 +197,89 @@ def test_flaws_are_named(events: list[tuple[object, ...]], reason: str) -> None:
     assert not got.complete
     assert reason in got.reasons
     assert got.hit + got.restored + got.computed + got.unobserved == 10
+
+
+def test_what_a_failed_restore_brought_stays_restored_after_a_fresh_admission() -> None:
+    got = run(
+        1000,
+        [
+            ("admitted", 0, 768),
+            ("restore_started",),
+            ("restore_finalized", False, 480),
+            ("admitted", 480),
+            ("computed", 480, 1000),
+        ],
+    )
+    assert (got.hit, got.restored, got.computed, got.discarded, got.complete) == (0, 480, 520, 288, True)
+    assert (got.work_hit, got.work_restored) == (0, 480)
+
+
+def test_late_ranks_are_stale_one_and_all() -> None:
+    ledger = Ledger(1000)
+    ledger.admitted(0, 500)
+    ledger.restore_started(2)
+    ledger.preempted()
+    assert ledger.restore_finalized(True, 500, 0) == "pending"
+    assert ledger.restore_finalized(True, 500, 1) == "stale"
+    ledger.admitted(0)
+    ledger.computed(0, 1000)
+    ledger.finished("stop")
+    assert ledger.close(0).complete
+
+
+def test_whose_restore_ended_is_not_guessed() -> None:
+    ledger = Ledger(1000)
+    ledger.admitted(0, 500)
+    ledger.restore_started()
+    ledger.preempted()
+    ledger.admitted(0, 500)
+    ledger.restore_started()
+    ledger.restore_finalized(True, 500)
+    ledger.computed(500, 1000)
+    ledger.finished("stop")
+    assert ledger.close(0).reasons == ("restore_ambiguous",)
+
+
+def test_a_restore_that_starts_after_the_first_step_must_end_before_the_next() -> None:
+    got = run(
+        1000,
+        [
+            ("admitted", 256, 100),
+            ("restore_finalized", True, 256),
+            ("computed", 256, 300),
+            ("restore_started",),
+            ("computed", 300, 1000),
+        ],
+    )
+    assert got.reasons == ("step_while_restore_pending",)
+
+
+def test_a_resumed_turn_may_restore_its_own_output() -> None:
+    got = run(
+        100,
+        [
+            ("admitted", 60),
+            ("computed", 60, 100),
+            ("preempted",),
+            ("admitted", 60, 52),
+            ("restore_started",),
+            ("restore_finalized", True, 112),
+            ("computed", 112, 113),
+        ],
+    )
+    assert (got.hit, got.computed, got.complete) == (60, 40, True)
+    assert (got.work_restored, got.self_recovered) == (40, 60)
+
+
+def test_nothing_beyond_an_invalidation_is_usable_by_a_restore() -> None:
+    got = run(
+        1000,
+        [
+            ("admitted", 256, 500),
+            ("restore_started",),
+            ("invalidated", 128),
+            ("restore_finalized", True, 756),
+            ("computed", 128, 1000),
+        ],
+    )
+    assert (got.hit, got.restored, got.computed, got.complete) == (128, 0, 872, True)
