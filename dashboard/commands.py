@@ -22,7 +22,7 @@ from turnlens.dashboard import explain_text, output
 from turnlens.queries import connect, library
 from turnlens.queries.errors import QueryError, StoreError, UnknownTurnError
 from turnlens.queries.explain import explain as explain_turn
-from turnlens.queries.store import ServerStore, Store
+from turnlens.queries.store import ServerStore, Store, sidecar
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -182,12 +182,19 @@ def queries(name: str | None, form: str) -> None:
 @_failing
 def snapshot(file: Path, store: str) -> None:
     """Save a consistent copy of a running collector's store to FILE, for native DuckDB clients."""
+    if sidecar(file).exists():
+        raise Misuse(f"{file} is the store of a running collector (see {sidecar(file)}). Choose another FILE.")
+    part = file.with_name(f"{file.name}.part")
     server = ServerStore(store)
     try:
-        with file.open("wb") as out:
+        with part.open("wb") as out:
             server.snapshot(out)
+        part.replace(file)  # only a whole copy takes the place of what was there
+    except OSError as error:
+        raise Failure(f"{file} could not be written: {error}") from error
     finally:
         server.close()
+        part.unlink(missing_ok=True)
     click.echo(f"{file}: {file.stat().st_size:,} bytes")
 
 

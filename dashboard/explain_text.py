@@ -128,7 +128,8 @@ def _cost(explained: Row) -> str:
     hits = f"median of {cost['hit_turns']}" if cost["hit_turns"] > 1 else "one turn"
     return (
         f"What it cost\n  {wording.seconds(cost['lost_seconds'])}. "
-        f"Hits of this conversation take {wording.seconds(cost['hit_median_seconds'])} to the first token ({hits})."
+        f"Hits of this conversation take {wording.seconds(cost['hit_median_seconds'])} to the first token ({hits}), "
+        "the queue left out."
     )
 
 

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import math
 from collections.abc import Sequence
 from datetime import date, datetime
 from decimal import Decimal
@@ -19,7 +20,7 @@ Row = dict[str, Any]
 def text_of(rows: Sequence[Row], columns: Sequence[str], form: str) -> str:
     """Rows in one of FORMATS. Numbers are right-aligned with thousands separators in a table; null is empty."""
     if form == "json":
-        return json.dumps(list(rows), indent=2, default=plain) + "\n"
+        return to_json(list(rows)) + "\n"
     if form == "csv":
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
@@ -37,7 +38,24 @@ def emit(rows: Sequence[Row], columns: Sequence[str], form: str) -> None:
 
 def emit_json(value: object) -> None:
     """Print one JSON document."""
-    click.echo(json.dumps(value, indent=2, default=plain))
+    click.echo(to_json(value))
+
+
+def to_json(value: object) -> str:
+    """JSON as programs read it: what is not a number is null."""
+    return json.dumps(_finite(value), indent=2, default=plain, allow_nan=False)
+
+
+def _finite(value: object) -> object:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        items: dict[object, object] = value  # pyright: ignore[reportUnknownVariableType]
+        return {key: _finite(item) for key, item in items.items()}
+    if isinstance(value, list):
+        elements: list[object] = value  # pyright: ignore[reportUnknownVariableType]
+        return [_finite(item) for item in elements]
+    return value
 
 
 def plain(value: object) -> object:

@@ -129,6 +129,8 @@ def _first_seen(span: Row, explained: Row) -> list[str]:
     del explained
     if span["cause"] == "first_seen.new_conversation":
         return ["No other turn had brought any of this prompt: nothing could have been reused."]
+    if span["confidence"] == "assumed":
+        return ["As far as is known no other turn had brought this text."]
     return ["This text is new in this turn; no cache could have held it."]
 
 
@@ -204,6 +206,8 @@ _VERDICTS = {
 def verdict(turn: Row) -> str:
     """The verdict in a sentence."""
     said = _VERDICTS.get(turn["verdict"], f"Verdict: {turn['verdict']}.")
+    if turn["verdict"] == "cold" and turn["seen_tokens"] is None:
+        said = "Verdict: cold. Nothing was reused; what had been seen before is not known, for want of prefix keys."
     if turn["main_cause"] == "not_cache.queue":
         waited = f"{seconds(turn['queue_seconds'])} of {seconds(turn['ttft_seconds'])}"
         said += f" The cache was fine; the turn waited in the queue for {waited}."
@@ -215,7 +219,7 @@ def grouped(spans: list[Row]) -> list[list[Row]]:
     out: list[list[Row]] = []
     for span in spans:
         last = out[-1][-1] if out else None
-        same = ("source", "cause", "confidence", "missing_evidence")
+        same = ("source", "cause", "missing_evidence")
         if last and last["end_token"] == span["start_token"] and all(last[name] == span[name] for name in same):
             out[-1].append(span)
         else:
@@ -250,7 +254,16 @@ def merged(spans: list[Row]) -> list[Row]:
     out: list[Row] = []
     for span in spans:
         last = out[-1] if out else None
-        same = ("source", "cause", "confidence", "provided_by_turn", "evicted_by_turn", "restore_span_id", "missing_evidence")
+        same = (
+            "source",
+            "cause",
+            "confidence",
+            "provided_by_turn",
+            "evicted_by_turn",
+            "evict_span_id",
+            "restore_span_id",
+            "missing_evidence",
+        )
         if last and last["end_token"] == span["start_token"] and all(last[name] == span[name] for name in same):
             evidence = last["evidence"] + [item for item in span["evidence"] if item not in last["evidence"]]
             out[-1] = last | {"end_token": span["end_token"], "evidence": evidence}

@@ -160,6 +160,7 @@ SPAN_FIELDS: tuple[Field, ...] = (
     _field("turnlens.slots", "BIGINT", "slots", "slots that a published snapshot takes"),
     _field("turnlens.trigger", "VARCHAR", "", "what caused a publish: speaker_change, turn_end, page, interval, restore"),
     _field("turnlens.policy", "VARCHAR", "", "the eviction policy that chose the victim"),
+    _field("turnlens.sequence", "BIGINT", "", "order among the recorder's publishes and evictions, for equal times"),
     _field("turnlens.owner_turn_id", "VARCHAR", "", "the turn that had published what was evicted"),
     _field("turnlens.age_ns", "BIGINT", "ns", "time since the evicted snapshot was published"),
     _field("turnlens.idle_ns", "BIGINT", "ns", "time since the evicted snapshot was last used"),

@@ -88,10 +88,9 @@ class Ghost:
             entry.used_ns = max(entry.used_ns, at_ns)
             self._entries.move_to_end(key)
 
-    def published(self, key: str, fate: Fate, owner: str, tokens: int = 0, whole: bool = False) -> None:
+    def published(self, key: str, fate: Fate, owner: str, tokens: int = 0) -> None:
         """A publish of this key ended: ``committed``, or not."""
         entry = self.saw(key, owner, fate.at_ns, tokens)
-        entry.whole |= whole
         if fate.kind == "committed" and (fate.tier == "device" or entry.published is None):
             entry.published = fate
             if owner:

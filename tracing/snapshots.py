@@ -32,10 +32,12 @@ class Snapshots:
         self._text = key_text
         self._spans = spans
         self._totals = totals
+        self._sequence = 0
 
     def begun(self, at_ns: int, key: object, turn: Turn | None, tokens: int) -> None:
         """One snapshot's publish began: its prefix has been computed, and is seen from now on."""
-        self._ghost.saw(self._text(key), turn.id if turn else "", at_ns, tokens).whole = True
+        entry = self._ghost.saw(self._text(key), turn.id if turn else "", at_ns, tokens)
+        entry.whole |= entry.published is None  # a key that was published as a block stays one
 
     def publish(
         self,
@@ -69,7 +71,7 @@ class Snapshots:
         error = f"publish failed: {reason}" if outcome == "failed" else None
         context = self._emit(conventions.PUBLISH, owner, turn, start_ns, at_ns, facts, error=error)
         fate = Fate(outcome, tier, at_ns, context.trace_id, context.span_id)
-        self._ghost.published(text, fate, turn.id if turn else "", tokens, whole=True)
+        self._ghost.published(text, fate, turn.id if turn else "", tokens)
         self._metrics.publish(tier, outcome, 1)
 
     def published(
@@ -188,6 +190,8 @@ class Snapshots:
         error: str | None = None,
     ) -> SpanContext:
         """In the turn's trace where there is one, else a trace of its own."""
+        self._sequence += 1
+        facts["turnlens.sequence"] = self._sequence
         ids: dict[str, Value]
         if state is None:
             context, sampled = self._factory.root(name)

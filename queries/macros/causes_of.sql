@@ -23,6 +23,6 @@ select
   end as eviction
 from causes as c
 left join evictions as e on e.span_id = c.evict_span_id and e.resource_id = c.resource_id
-left join _turn_spans as by_turn on by_turn.turn_id = e.for_turn and by_turn.resource_id = e.resource_id
+left join _turn_spans as by_turn on by_turn.trace_id = e.trace_id and by_turn.turn_id = e.for_turn
 where c.trace_id = trace and c.turn_span_id = span
 order by c.start_token;

@@ -99,6 +99,7 @@ create table spans (
   slots BIGINT,                                                          -- slots that a published snapshot takes [slots]
   trigger VARCHAR,                                                       -- what caused a publish: speaker_change, turn_end, page, interval, restore
   policy VARCHAR,                                                        -- the eviction policy that chose the victim
+  sequence BIGINT,                                                       -- order among the recorder's publishes and evictions, for equal times
   owner_turn_id VARCHAR,                                                 -- the turn that had published what was evicted
   age_ns BIGINT,                                                         -- time since the evicted snapshot was published [ns]
   idle_ns BIGINT,                                                        -- time since the evicted snapshot was last used [ns]

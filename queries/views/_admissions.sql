@@ -11,6 +11,7 @@
 --   lease_tokens BIGINT -- held by a lease beyond the hit [tokens]
 --   local_tokens BIGINT -- usable on the device whether used or not [tokens]
 --   tier VARCHAR -- tier of the offer
+--   offer_end_tokens BIGINT -- how far any admission of this attempt reached with its offer [tokens]
 create or replace view _admissions as
 select
   admit.trace_id,
@@ -22,7 +23,10 @@ select
   admit.admit_offered_tokens as offered_tokens,
   admit.admit_lease_tokens as lease_tokens,
   admit.admit_local_tokens as local_tokens,
-  admit.tier
+  admit.tier,
+  max(admit.admit_hit_tokens + admit.admit_lease_tokens + admit.admit_offered_tokens) over (
+    partition by admit.trace_id, admit.parent_span_id, admit.attempt
+  ) as offer_end_tokens
 from spans as admit
 left join spans as turn on turn.name = 'turn' and turn.trace_id = admit.trace_id and turn.span_id = admit.parent_span_id
 where admit.name = 'scheduler.admit'

@@ -1,4 +1,4 @@
--- One row a turn whose last restore did not end verified.
+-- One row a turn whose last restore within the attempt that its coverage stands on did not end verified.
 --
 -- columns
 --   trace_id VARCHAR -- trace of the turn
@@ -11,8 +11,18 @@
 --   valid_prefix_tokens BIGINT -- absolute prefix that was usable at the end [tokens]
 --   attempt BIGINT -- within which attempt
 create or replace view _failed_restores as
-select trace_id, parent_span_id as turn_span_id, span_id, outcome, reason, tier, tokens, valid_prefix_tokens, attempt
-from spans
-where name = 'snapshot.restore'
-qualify row_number() over (partition by trace_id, parent_span_id order by end_ns desc, start_ns desc) = 1
-  and outcome <> 'verified';
+select
+  s.trace_id,
+  s.parent_span_id as turn_span_id,
+  s.span_id,
+  s.outcome,
+  s.reason,
+  s.tier,
+  s.tokens,
+  s.valid_prefix_tokens,
+  s.attempt
+from spans as s
+join _admissions as a on a.trace_id = s.trace_id and a.turn_span_id = s.parent_span_id and a.attempt = s.attempt
+where s.name = 'snapshot.restore'
+qualify row_number() over (partition by s.trace_id, s.parent_span_id order by s.end_ns desc, s.start_ns desc) = 1
+  and s.outcome <> 'verified';

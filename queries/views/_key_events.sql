@@ -1,5 +1,6 @@
 -- One row a key and an event of its life: a publish that ended (committed, skipped, failed, cancelled) or an eviction.
--- Residency is known per engine start, tier and key.
+-- Residency is known per engine start, tier and key. Of events at one time the last one holds; a publish that came to nothing
+-- while the key was there already changes nothing, and is left out.
 --
 -- columns
 --   resource_id VARCHAR -- the engine start
@@ -13,16 +14,33 @@
 --   trace_id VARCHAR -- the span that says so
 --   span_id VARCHAR -- the span that says so
 create or replace view _key_events as
-select
-  resource_id,
-  coalesce(tier, 'unspecified') as tier,
-  unnest(keys) as key,
-  case name when 'snapshot.evict' then 'evicted' else coalesce(outcome, 'committed') end as event,
-  reason,
-  start_ns as begun_ns,
-  end_ns as at_ns,
-  turn_id,
-  trace_id,
-  span_id
-from spans
-where name in ('snapshot.publish', 'snapshot.evict') and end_ns is not null;
+with events as (
+  select
+    resource_id,
+    coalesce(tier, 'unspecified') as tier,
+    unnest(keys) as key,
+    case name when 'snapshot.evict' then 'evicted' else coalesce(outcome, 'committed') end as event,
+    reason,
+    start_ns as begun_ns,
+    end_ns as at_ns,
+    turn_id,
+    trace_id,
+    span_id,
+    coalesce(sequence, 0) as sequence
+  from spans
+  where name in ('snapshot.publish', 'snapshot.evict') and end_ns is not null
+),
+lived as (
+  select
+    *,
+    last_value(case when event in ('committed', 'evicted') then event end ignore nulls) over (
+      partition by resource_id, tier, key
+      order by at_ns, sequence, span_id
+      rows between unbounded preceding and 1 preceding
+    ) as state
+  from events
+)
+select resource_id, tier, key, event, reason, begun_ns, at_ns, turn_id, trace_id, span_id
+from lived
+where event in ('committed', 'evicted') or state is distinct from 'committed'
+qualify row_number() over (partition by resource_id, tier, key, at_ns order by sequence desc, span_id desc) = 1;

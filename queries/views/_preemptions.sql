@@ -7,7 +7,10 @@
 --   at_ns BIGINT -- when it was preempted [ns]
 --   by_turn VARCHAR -- the turn that needed the room; null where the engine did not say
 create or replace view _preemptions as
-select trace_id, parent_span_id as turn_span_id, span_id, end_ns as at_ns, preempted_by as by_turn
-from spans
-where name = 'prefill' and outcome = 'preempted'
-qualify row_number() over (partition by trace_id, parent_span_id order by end_ns desc, attempt desc) = 1;
+select s.trace_id, s.parent_span_id as turn_span_id, s.span_id, s.end_ns as at_ns, s.preempted_by as by_turn
+from spans as s
+left join spans as turn on turn.name = 'turn' and turn.trace_id = s.trace_id and turn.span_id = s.parent_span_id
+where s.name = 'prefill'
+  and s.outcome = 'preempted'
+  and (turn.ttft_ns is null or s.end_ns <= turn.start_ns + turn.ttft_ns)
+qualify row_number() over (partition by s.trace_id, s.parent_span_id order by s.end_ns desc, s.attempt desc) = 1;

@@ -41,10 +41,13 @@ with segments as (
 edges as (
   select
     segments.*,
-    -- Of a prompt seen whole the engine must still compute its last token, so reuse ends at the unit before it.
-    least(seen_tokens, prompt_tokens - 1) // greatest(coalesce(r.unit_tokens, 1), 1) * greatest(coalesce(r.unit_tokens, 1), 1)
-      as unit_edge,
-    a.hit_tokens + a.lease_tokens + a.offered_tokens as offer_edge,
+    -- Of a prompt seen whole the engine must still compute its last token, so reuse ends at the unit before it. Where S is not
+    -- known there is no edge; least() would pass over the null.
+    case
+      when seen_tokens is not null
+        then least(seen_tokens, prompt_tokens - 1) // greatest(coalesce(r.unit_tokens, 1), 1) * greatest(coalesce(r.unit_tokens, 1), 1)
+    end as unit_edge,
+    a.offer_end_tokens as offer_edge,
     a.local_tokens as local_edge
   from segments
   left join resources as r using (resource_id)

@@ -42,11 +42,19 @@ with parts as (
     a.span_id as admit_span_id,
     a.at_ns as admitted_ns,
     a.hit_tokens as admit_hit_tokens,
-    greatest(coalesce(r.unit_tokens, 1), 1) as unit_tokens
+    greatest(coalesce(r.unit_tokens, 1), 1) as unit_tokens,
+    -- What is new is known to be new only to who has followed the conversation and forgotten nothing.
+    coalesce(t.start_ns > began.first_ns and t.seen_since_ns <= r.recorder_started_ns, false) as followed
   from _spans_of_prompt as p
   join _turn_spans as t on t.trace_id = p.trace_id and t.span_id = p.turn_span_id
   left join _admissions as a on a.trace_id = p.trace_id and a.turn_span_id = p.turn_span_id
   left join resources as r on r.resource_id = p.resource_id
+  left join (
+    select resource_id, conversation_id, min(start_ns) as first_ns
+    from spans
+    where name = 'turn' and conversation_id is not null
+    group by all
+  ) as began on began.resource_id = t.resource_id and began.conversation_id = t.conversation_id
 ),
 on_device as (
   select * from _key_events where tier = 'device'
@@ -54,7 +62,22 @@ on_device as (
 elsewhere as (
   select * from _key_events where tier <> 'device'
 ),
--- The latest event of the first missing key before the admission, and the next one after it.
+-- The first publish after the admission by another turn, which had computed the key before or was at it.
+later as (
+  select
+    parts.trace_id,
+    parts.turn_span_id,
+    parts.start_token,
+    min_by(events.span_id, events.at_ns) as span_id
+  from parts
+  join on_device as events
+    on events.resource_id = parts.resource_id and events.key = parts.key and events.at_ns > parts.admitted_ns
+  where events.event = 'committed'
+    and events.turn_id is distinct from parts.turn_id
+    and (events.turn_id is not distinct from parts.provider or events.begun_ns <= parts.admitted_ns)
+  group by all
+),
+-- The latest event of the first missing key before the admission.
 looked_up as (
   select
     parts.*,
@@ -67,17 +90,16 @@ looked_up as (
         'span_id': before.span_id
       }
     end as own,
-    later.event as next_event,
     later.span_id as next_span_id,
     case when other.event = 'evicted' then 'evicted.' || coalesce(other.reason, 'unspecified') || ' (' || other.tier || ')' end
       as is_evicted_elsewhere
   from parts
   asof left join on_device as before
     on parts.resource_id = before.resource_id and parts.key = before.key and parts.admitted_ns >= before.at_ns
-  asof left join on_device as later
-    on parts.resource_id = later.resource_id and parts.key = later.key and parts.admitted_ns < later.at_ns
   asof left join elsewhere as other
     on parts.resource_id = other.resource_id and parts.key = other.key and parts.admitted_ns >= other.at_ns
+  left join later
+    on later.trace_id = parts.trace_id and later.turn_span_id = parts.turn_span_id and later.start_token = parts.start_token
 ),
 -- A prefix is usable only as far as it is whole: where a key itself is still there, what broke the prefix above it explains it.
 broken as (
@@ -91,7 +113,8 @@ broken as (
         ),
         own
       )
-    end as found
+    end as found,
+    own.event is not distinct from 'committed' as inherited
   from looked_up
 ),
 with_events as (
@@ -115,7 +138,7 @@ judged as (
     case when origin = 'lost' then 'preempted.self_recompute' end as is_preempted,
     case when cache_disabled is not null then 'disabled.' || cache_disabled end as is_disabled,
     case
-      when in_unit then null
+      when in_unit or seen_tokens is null then null
       when seen_tokens < unit_tokens then 'granularity.below_unit'
       when seen_tokens >= prompt_tokens then 'granularity.last_token'
       else 'granularity.partial_unit'
@@ -131,7 +154,7 @@ judged as (
     case
       when event = 'skipped' then 'not_published.skipped_' || coalesce(event_reason, 'unspecified')
       when event in ('failed', 'cancelled') then 'not_published.' || event
-      when event is null and next_event = 'committed' then 'not_published.pending'
+      when event is null and next_span_id is not null then 'not_published.pending'
     end as is_not_published,
     case when event = 'evicted' then 'evicted.' || coalesce(event_reason, 'unspecified') end as is_evicted
   from with_events as e
@@ -167,10 +190,11 @@ select
   cause,
   case
     when cause like 'unobserved.%' and source <> 'unobserved' then 'assumed'
-    when cause = 'first_seen.new_tokens' and seen_basis = 'keys' then 'derived'
+    when cause = 'first_seen.new_tokens' and seen_basis = 'keys' and followed then 'derived'
     when cause like 'first_seen.%' then 'assumed'
     when seen_basis = 'conversation' and source = 'recomputed' then 'assumed'
     when cause like 'granularity.%' or cause = 'not_published.pending' then 'derived'
+    when inherited and (cause like 'evicted.%' or cause like 'not_published.%') then 'derived'
     when cause like 'provided.%' and provider is null then 'assumed'
     else 'observed'
   end as confidence,
@@ -199,7 +223,7 @@ select
     when cause like 'unobserved.%' and key is null then 'prefix keys of this prompt: without them no eviction or publish can be found'
     when cause like 'unobserved.%' and event = 'committed' then 'the reason why key ' || key || ', which the events leave on the device, was not used'
     when cause like 'unobserved.%' then 'a publish or an eviction of key ' || key || ' on the device'
-    when cause = 'first_seen.new_conversation'
+    when cause = 'first_seen.new_conversation' or (cause = 'first_seen.new_tokens' and seen_basis = 'keys' and not followed)
       then 'what was held before ' || strftime(make_timestamp(coalesce(seen_since_ns, 0) // 1000), '%Y-%m-%d %H:%M:%S')
     when cause like 'first_seen.%' and seen_basis <> 'keys' then 'prefix keys of this prompt'
     when seen_basis = 'conversation' and source = 'recomputed' then 'prefix keys: what had been seen is estimated from the previous turn'

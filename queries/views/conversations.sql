@@ -9,15 +9,15 @@
 --   incomplete_turns BIGINT -- turns left out of the sums
 --   first_at TIMESTAMP_NS -- arrival of the first turn, UTC
 --   last_at TIMESTAMP_NS -- arrival of the last turn, UTC
---   longest_prompt_tokens BIGINT -- longest prompt [tokens]
+--   longest_prompt_tokens BIGINT -- longest prompt of a complete turn [tokens]
 --   prompt_tokens HUGEINT -- sum over complete turns [tokens]
 --   hit_tokens HUGEINT -- sum over complete turns [tokens]
 --   restored_tokens HUGEINT -- sum over complete turns [tokens]
 --   recomputed_tokens HUGEINT -- sum over complete turns [tokens]
 --   new_tokens HUGEINT -- sum over complete turns [tokens]
 --   reuse_ratio DOUBLE -- (hit + restored) / seen tokens, complete turns; null where nothing had been seen
---   median_ttft_seconds DOUBLE -- median time to first token [s]
---   worst_ttft_seconds DOUBLE -- longest time to first token [s]
+--   median_ttft_seconds DOUBLE -- median time to first token, complete turns [s]
+--   worst_ttft_seconds DOUBLE -- longest time to first token, complete turns [s]
 --   resource_id VARCHAR -- the engine start
 create or replace view conversations as
 select
@@ -28,7 +28,7 @@ select
   count(*) filter (not complete) as incomplete_turns,
   make_timestamp_ns(min(start_ns)) as first_at,
   make_timestamp_ns(max(start_ns)) as last_at,
-  max(prompt_tokens) as longest_prompt_tokens,
+  max(prompt_tokens) filter (complete) as longest_prompt_tokens,
   sum(prompt_tokens) filter (complete) as prompt_tokens,
   sum(hit_tokens) filter (complete) as hit_tokens,
   sum(restored_tokens) filter (complete) as restored_tokens,
@@ -36,8 +36,8 @@ select
   sum(new_tokens) filter (complete) as new_tokens,
   sum(hit_tokens + restored_tokens) filter (complete)
     / nullif(sum(seen_tokens) filter (complete), 0)::double as reuse_ratio,
-  median(ttft_ns / 1e9) as median_ttft_seconds,
-  max(ttft_ns) / 1e9 as worst_ttft_seconds,
+  median(ttft_ns / 1e9) filter (complete) as median_ttft_seconds,
+  max(ttft_ns) filter (complete) / 1e9 as worst_ttft_seconds,
   resource_id
 from _turn_verdicts
 where conversation_id is not null

@@ -78,7 +78,7 @@ def test_explain_in_three_formats(store: str) -> None:
         (96, 130, "first_seen.new_tokens"),
     ]
     assert data["spans"][0]["eviction"]["by_turn"] == "b-1"
-    assert data["cost"]["lost_seconds"] == 3.5
+    assert data["cost"]["lost_seconds"] == 3.4
     rows = list(csv.DictReader(io.StringIO(run("explain", "a-3", "--store", store, "--format", "csv").output)))
     assert [row["cause"] for row in rows] == ["evicted.slots", "first_seen.new_tokens"]
 
@@ -149,7 +149,7 @@ def test_an_attribute_without_a_column_of_its_own(tmp_path: Path) -> None:
     turn.finished("abort", at_ns=scene.at(1))
     path = file_store(tmp_path / "s.duckdb", scene.spans())
     scene.recorder.close()
-    query = "select attributes.\"turnlens.user\" as who, attributes.\"turnlens.size\" as size, attributes from spans"
+    query = 'select attributes."turnlens.user" as who, attributes."turnlens.size" as size, attributes from spans'
     (row,) = json.loads(run("sql", query, "--store", str(path), "--format", "json").output)
     assert (row["who"], row["size"]) == ("ann", "3")
     assert json.loads(row["attributes"]) == {"turnlens.user": "ann", "turnlens.size": 3}
@@ -170,6 +170,26 @@ def test_a_snapshot_of_a_running_store(serving: Collector, tmp_path: Path) -> No
     assert done.exit_code == 0, done.output
     with duckdb.connect(str(copy), read_only=True) as connection:
         assert connection.execute("select count(*) from turns").fetchall() == [(4,)]
+
+
+def test_a_snapshot_never_takes_the_place_of_the_store_itself(serving: Collector, tmp_path: Path) -> None:
+    live = serving.settings.store
+    done = run("snapshot", str(live), "--store", serving.http_url)
+    assert done.exit_code == 2
+    assert "is the store of a running collector" in done.output
+    nowhere = run("snapshot", str(tmp_path / "no" / "f.duckdb"), "--store", serving.http_url)
+    assert nowhere.exit_code == 1
+    assert "could not be written" in nowhere.output
+    kept = tmp_path / "kept.duckdb"
+    kept.write_text("precious")
+    assert run("snapshot", str(kept), "--store", "http://127.0.0.1:9").exit_code == 1
+    assert kept.read_text() == "precious"
+    assert run("sql", "select count(*) as n from turns", "--store", str(live), "--format", "csv").output == "n\n4\n"
+
+
+def test_json_has_no_numbers_that_are_none(store: str) -> None:
+    done = run("sql", "select 'nan'::double as a, 'inf'::double as b, 1.5 as c", "--store", store, "--format", "json")
+    assert json.loads(done.output, parse_constant=lambda name: pytest.fail(name)) == [{"a": None, "b": None, "c": 1.5}]
 
 
 def test_queries_lists_what_there_is() -> None:

@@ -142,7 +142,7 @@ EXPECTED: dict[str, tuple[str, str, list[tuple[object, ...]]]] = {
         [
             (0, 32, "hit", "provided.turn", "observed", "a-1", None),
             (32, 64, "recomputed", "evicted.memory", "observed", "a-1", "b-1"),
-            (64, 96, "recomputed", "evicted.memory", "observed", "a-2", "b-1"),
+            (64, 96, "recomputed", "evicted.memory", "derived", "a-2", "b-1"),
             (96, 140, "new", "first_seen.new_tokens", "derived", None, None),
         ],
     ),
