@@ -25,7 +25,10 @@ select
   complete,
   list_aggregate(incomplete_reasons, 'string_agg', ', ') as incomplete_because,
   case
-    when exists (from _turn_spans as other where other.turn_id = chosen.turn_id and other.resource_id is distinct from chosen.resource_id)
+    when exists (
+      from _turn_spans as other
+      where other.turn_id = chosen.turn_id and other.resource_id is distinct from chosen.resource_id
+    )
       then span_id
     else turn_id
   end as ask

@@ -1,6 +1,6 @@
 -- The other turns in one turn's story, those of most tokens first, at most ``most`` of each role: ``evictor`` needed the room of a
--- prefix that this turn missed, ``provider`` had brought a prefix of its prompt, ``victim`` lost a snapshot so that this turn had room.
--- ``ask`` is the id that means that turn and no other, null where it is not in the store.
+-- prefix that this turn missed, ``provider`` had brought a prefix of its prompt, ``victim`` lost a snapshot so that this turn had
+-- room. ``ask`` is the id that means that turn and no other, null where it is not in the store.
 --
 -- Example: from related_turns('0af7651916cd43dd8448eb211c80319c', 'b7ad6b7169203331', 5)
 create or replace macro related_turns(trace, span, most) as table
@@ -31,7 +31,10 @@ select
   other.conversation_id,
   once.tokens,
   case
-    when exists (from _turn_spans as twin where twin.turn_id = once.turn_id and twin.resource_id is distinct from once.resource_id)
+    when exists (
+      from _turn_spans as twin
+      where twin.turn_id = once.turn_id and twin.resource_id is distinct from once.resource_id
+    )
       then other.span_id
     else other.turn_id
   end as ask

@@ -1,8 +1,8 @@
 -- One row over the turns that the filters let through: how many there are, on how many pages, and the sums of the complete ones.
--- ``sources`` has their prompt tokens by source and adds up to them; of turns for which nobody knows what had been seen, the computed
--- tokens stand as ``computed``. Sums over no turns are null, and so is a ratio without a denominator.
+-- ``sources`` has their prompt tokens by source and adds up to them; of turns for which nobody knows what had been seen, the
+-- computed tokens stand as ``computed``. Sums over no turns are null, and so is a ratio without a denominator.
 --
--- Example: two complete turns of 100 and 300 tokens, of which 240 were hits:
+-- Example: from turn_totals(null, null, null, null, 25) where two complete turns of 100 and 300 tokens hit 240 of them:
 --
 --   turns  complete_turns  prompt_tokens  sources
 --   2      2               400            [{source: hit, tokens: 240, of_tokens: 400, share_ratio: 0.6}, ...]
@@ -14,7 +14,8 @@ with sums as (
     count(*) filter (not complete) as incomplete_turns,
     (sum(prompt_tokens) filter (complete))::bigint as prompt_tokens,
     (sum(seen_tokens) filter (complete))::bigint as seen_tokens,
-    (sum(hit_tokens + restored_tokens) filter (complete and seen_tokens is not null))::bigint as reused_tokens,
+    -- A turn may restore what it had itself computed before a preemption: that had not been seen before, and is no reuse of it.
+    (sum(least(hit_tokens + restored_tokens, seen_tokens)) filter (complete and seen_tokens is not null))::bigint as reused_tokens,
     (sum(hit_tokens) filter (complete))::bigint as hit,
     (sum(restored_tokens) filter (complete))::bigint as restored,
     (sum(recomputed_tokens) filter (complete))::bigint as recomputed,

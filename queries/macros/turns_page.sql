@@ -27,7 +27,10 @@ select
   status,
   list_aggregate(incomplete_reasons, 'string_agg', ', ') as incomplete_because,
   case
-    when exists (from _turn_spans as other where other.turn_id = page.turn_id and other.resource_id is distinct from page.resource_id)
+    when exists (
+      from _turn_spans as other
+      where other.turn_id = page.turn_id and other.resource_id is distinct from page.resource_id
+    )
       then span_id
     else turn_id
   end as ask
