@@ -15,7 +15,7 @@
 --   restored_tokens HUGEINT -- sum over complete turns [tokens]
 --   recomputed_tokens HUGEINT -- sum over complete turns [tokens]
 --   new_tokens HUGEINT -- sum over complete turns [tokens]
---   reuse_ratio DOUBLE -- (hit + restored) / seen tokens, complete turns; null where nothing had been seen
+--   reuse_ratio DOUBLE -- hit or restored of what had been seen / seen tokens, complete turns; null where nothing had been seen
 --   median_ttft_seconds DOUBLE -- median time to first token, complete turns [s]
 --   worst_ttft_seconds DOUBLE -- longest time to first token, complete turns [s]
 --   resource_id VARCHAR -- the engine start
@@ -34,7 +34,8 @@ select
   sum(restored_tokens) filter (complete) as restored_tokens,
   sum(recomputed_tokens) filter (complete) as recomputed_tokens,
   sum(new_tokens) filter (complete) as new_tokens,
-  sum(hit_tokens + restored_tokens) filter (complete)
+  -- What a turn restores of its own, after a preemption, had not been seen before: it is no reuse of what had.
+  sum(least(hit_tokens + restored_tokens, seen_tokens)) filter (complete and seen_tokens is not null)
     / nullif(sum(seen_tokens) filter (complete), 0)::double as reuse_ratio,
   median(ttft_ns / 1e9) filter (complete) as median_ttft_seconds,
   max(ttft_ns) filter (complete) / 1e9 as worst_ttft_seconds,

@@ -83,3 +83,10 @@ def test_why_the_first_missing_token_was_missing(played: tuple[DemoResult, Memor
             assert (row["evicted_by_turn"], row["evicted_ns"]) == (turn.missing.by, turn.missing.at_ns), turn.request_id
         compared += 1
     assert compared >= 20
+
+
+def test_ratios_lie_between_nothing_and_all(played: tuple[DemoResult, MemoryStore]) -> None:
+    _, store = played
+    rows = store.rows("select conversation_id, reuse_ratio from conversations where reuse_ratio is not null")
+    assert len(rows) > 10
+    assert all(0 <= row["reuse_ratio"] <= 1 for row in rows), rows
