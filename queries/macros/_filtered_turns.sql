@@ -1,5 +1,5 @@
--- The turns that the dashboard's filters let through. Null for an argument means any. Every figure, list and count of a page stands
--- on this one macro, so that they agree.
+-- The turns that the dashboard's filters let through. Null for an argument means any. Every figure, list and count of a page
+-- stands on this one macro, so that they agree.
 --
 -- Example: from _filtered_turns(null, 'recomputed', null, 'evicted.slots')
 create or replace macro _filtered_turns(the_conversation, the_verdict, the_engine, the_cause) as table

@@ -1,6 +1,6 @@
--- The other turns in one turn's story, those of most tokens first, at most ``most`` of each role: ``evictor`` needed the room of a
--- prefix that this turn missed, ``provider`` had brought a prefix of its prompt, ``victim`` lost a snapshot so that this turn had
--- room. ``ask`` is the id that means that turn and no other, null where it is not in the store.
+-- The other turns in one turn's story, those of most tokens first, at most ``most`` of each role: ``evictor`` needed the room of
+-- a prefix that this turn missed, ``provider`` had brought a prefix of its prompt, ``victim`` lost a snapshot so that this turn
+-- had room. ``ask`` is the id that means that turn and no other, null where it is not in the store.
 --
 -- Example: from related_turns('0af7651916cd43dd8448eb211c80319c', 'b7ad6b7169203331', 5)
 create or replace macro related_turns(trace, span, most) as table

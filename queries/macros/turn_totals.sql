@@ -15,7 +15,9 @@ with sums as (
     (sum(prompt_tokens) filter (complete))::bigint as prompt_tokens,
     (sum(seen_tokens) filter (complete))::bigint as seen_tokens,
     -- A turn may restore what it had itself computed before a preemption: that had not been seen before, and is no reuse of it.
-    (sum(least(hit_tokens + restored_tokens, seen_tokens)) filter (complete and seen_tokens is not null))::bigint as reused_tokens,
+    (
+      sum(least(hit_tokens + restored_tokens, seen_tokens)) filter (complete and seen_tokens is not null)
+    )::bigint as reused_tokens,
     (sum(hit_tokens) filter (complete))::bigint as hit,
     (sum(restored_tokens) filter (complete))::bigint as restored,
     (sum(recomputed_tokens) filter (complete))::bigint as recomputed,

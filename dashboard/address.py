@@ -1,0 +1,55 @@
+"""What a page shows stands in its address, and nowhere else: a page can be bookmarked and sent, and the browser's back works.
+
+Streamlit can bind a widget to the address by itself (``bind="query-params"``). Tried and not used: a link to the page that is
+open then changes the widget but leaves the old address, and going back loses the filters.
+"""
+
+from collections.abc import Callable
+
+import streamlit as st
+
+
+def read(name: str) -> str | None:
+    """A value from the address; None where it is not there or empty."""
+    return st.query_params.get(name) or None
+
+
+def number(name: str, most: int) -> int:
+    """A whole number from 1 to ``most`` from the address, 1 where there is none."""
+    try:
+        return min(max(int(read(name) or 1), 1), most)
+    except ValueError:
+        return 1
+
+
+def kept(**changes: str | None) -> dict[str, str]:
+    """The whole address with changes, for a link: filters travel along, so that every way back leads to the same list."""
+    return {name: value for name, value in {**st.query_params.to_dict(), **changes}.items() if value}
+
+
+def write(**values: str | int | None) -> None:
+    """Put values into the address; None takes one out."""
+    for name, value in values.items():
+        if value is None:
+            st.query_params.pop(name, None)
+        else:
+            st.query_params[name] = str(value)
+
+
+def settle(name: str) -> None:
+    """Show a value in the browser's address that a link to the page that was already open brought: Streamlit passes it to the
+    page, but does not change the address then."""
+    value = read(name)
+    if value is not None:
+        write(**{name: value})
+
+
+def follow(key: str, name: str, value: object, *resets: str) -> Callable[[], None]:
+    """Let the widget with this key show a value of the address. Returns what to do when it is changed: write it there, and take
+    out what no longer fits."""
+    st.session_state[key] = value
+
+    def changed() -> None:
+        write(**{name: st.session_state[key] or None}, **dict.fromkeys(resets))
+
+    return changed

@@ -1,0 +1,169 @@
+"""Pieces that the pages share. Engine text goes through ``st.text``, tables and charts only: those show it as it is. Headings,
+labels, links and messages are Markdown to Streamlit, so they hold our own words and numbers and never an id."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+import pyarrow as pa
+import streamlit as st
+
+from turnlens.dashboard import address, charts, output, wording
+from turnlens.dashboard.charts import Figure
+from turnlens.queries.errors import QueryError, StoreError
+from turnlens.queries.store import Store
+
+Row = dict[str, Any]
+
+# (1) Streamlit's signatures for tables and charts name types of pandas and Plotly that those packages do not describe.
+LIST_PAGE = "pages/turns.py"
+TURN_PAGE = "pages/turn.py"
+
+# Constants only. A source's figure wears the colour of its bar and so is the bar's legend.
+_SOURCE_STYLE = "".join(
+    f".st-key-source-{source} {{ border-left: 0.35rem solid {colour}; padding-left: 0.7rem; }}\n"
+    for source, colour in charts.COLOURS.items()
+)
+# Ids may be long, and must not widen a page.
+_STYLE = """
+[data-testid="stText"] { overflow-wrap: anywhere; white-space: pre-wrap; }
+[class*="st-key-strong"] [data-testid="stText"] { font-weight: 600; }
+[class*="st-key-headline"] [data-testid="stText"] { font-weight: 600; font-size: 1.6rem; line-height: 1.25; }
+[data-testid="stMainBlockContainer"] { padding-top: 3.5rem; }
+@media (min-width: 800px) { [data-testid="stMainBlockContainer"] { padding-left: 3rem; padding-right: 3rem; } }
+"""
+
+
+def style() -> None:
+    """The few rules that Streamlit's own theme lacks."""
+    st.html(f"<style>{_SOURCE_STYLE}{_STYLE}</style>")
+
+
+def strong(text: object, key: str, kind: str = "strong") -> None:
+    """Plain text, set off: ``strong`` within a page, ``headline`` at its top."""
+    with st.container(key=f"{kind}-{key}"):
+        st.text(str(text))
+
+
+def percent(ratio: float | None) -> str:
+    """A ratio as the command line prints it."""
+    return "unknown" if ratio is None else f"{100 * ratio:.1f} %"
+
+
+def counted(count: int, noun: str) -> str:
+    """A number of things, in the singular where there is one."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def source_figures(sources: Sequence[Row]) -> None:
+    """Tokens by source as figures with their denominators: rows of ``source``, ``tokens``, ``of_tokens``, ``share_ratio``."""
+    grid = st.grid("auto", min_column_width=160, gap="small")
+    for row in sources:
+        with grid.cell(), st.container(key=f"source-{row['source']}", gap=None):
+            st.metric(row["source"], percent(row["share_ratio"]))
+            st.caption(f"{wording.tokens(row['tokens'])} of {wording.tokens(row['of_tokens'])} tokens")
+
+
+def figures(named: Mapping[str, str | None]) -> None:
+    """A row of figures: a name and a value each, both our own text; None is shown as a dash."""
+    grid = st.grid("auto", min_column_width=130, gap="small")
+    for name, value in named.items():
+        grid.metric(name, value)
+
+
+def chart(figure: Figure, key: str, alt: str) -> None:
+    """A chart that is looked at."""
+    st.plotly_chart(figure, key=key, config=charts.CONFIG, alt=alt)  # pyright: ignore[reportUnknownMemberType] (1)
+
+
+def clicked_turn(figure: Figure, key: str, alt: str) -> str | None:
+    """A chart whose points are turns. Returns the one to ask for that was just clicked, or None."""
+    event = st.plotly_chart(  # pyright: ignore[reportUnknownMemberType] (1)
+        figure, key=key, config=charts.CONFIG, on_select="rerun", selection_mode="points", alt=alt
+    )
+    points = event["selection"]["points"]
+    return str(points[0]["customdata"][0]) if points else None
+
+
+def table(shown: pa.Table, columns: Mapping[str, Any], key: str) -> None:
+    """A table that is looked at."""
+    st.dataframe(  # pyright: ignore[reportUnknownMemberType] (1)
+        shown, hide_index=True, key=key, column_config=columns, column_order=list(columns), placeholder=""
+    )
+
+
+def csv(rows: Sequence[Row], columns: Sequence[str], name: str) -> None:
+    """A button that saves a chart's rows."""
+    st.download_button(
+        "CSV",
+        output.text_of(rows, columns, "csv"),
+        file_name=f"turnlens-{name}.csv",
+        mime="text/csv",
+        key=f"csv-{name}",
+        on_click="ignore",
+        icon=":material/download:",
+        type="tertiary",
+        help="The rows that this chart shows.",
+    )
+
+
+def clicked_row(table: pa.Table, columns: Mapping[str, Any], key: str) -> int | None:
+    """Show a table, a page of a list. Returns the number of the row that was just clicked, or None."""
+    event = st.dataframe(  # pyright: ignore[reportUnknownMemberType] (1)
+        table,
+        hide_index=True,
+        height="content",
+        key=key,
+        column_config=columns,
+        column_order=list(columns),
+        placeholder="",
+        on_select="rerun",
+        selection_mode="single-cell",
+    )
+    cells = event["selection"]["cells"]
+    return cells[0][0] if cells else None
+
+
+def link_to_turn(ask: str, label: str) -> None:
+    """A link to a turn's page. The label is ours; the id is shown beside it, as text."""
+    st.page_link(TURN_PAGE, label=label, query_params=address.kept(turn=ask), icon=":material/arrow_forward:")
+
+
+def go_to_turn(ask: str) -> NoReturn:
+    """Leave for a turn's page. The filters go along: Streamlit puts the new page's query into the browser's history under the
+    old page first, so without them going back would first lead to an unfiltered list."""
+    st.switch_page(TURN_PAGE, query_params=address.kept(turn=ask))
+
+
+def trouble(error: StoreError) -> None:
+    """The store cannot be read or did not answer: what happened, and what to do."""
+    if isinstance(error, QueryError):
+        st.error("The store did not answer this page's question.", icon=":material/error:")
+        hint = "A store of another version of Turnlens may lack what this page asks for: start `turnlens serve` on it once."
+    else:
+        st.error("The store cannot be read now.", icon=":material/error:")
+        hint = "This page opens the store anew each time: when it is back, try again."
+    st.text(str(error))
+    st.caption(hint)
+    st.button("Try again", key="try-again", icon=":material/refresh:")
+
+
+def no_turns(store: Store) -> None:
+    """An empty store: how turns get into it."""
+    st.info("No turn has arrived in this store yet.", icon=":material/hourglass_empty:")
+    target = store.where if store.where.startswith("http") else "http://127.0.0.1:4318"
+    serve = "" if store.where.startswith("http") else f"turnlens serve --store {store.where}\n"
+    st.text(
+        "Start a collector if none is running, and point an engine at it:" if serve else "Point an engine at the collector:"
+    )
+    st.code(f"{serve}OTEL_EXPORTER_OTLP_ENDPOINT={target} TURNLENS_TRACE=1 vllm serve MODEL", language=None, wrap_lines=True)
+    st.text("Or look at made-up traffic first, without a GPU:")
+    st.code("turnlens demo\nturnlens dashboard --store turnlens-demo.duckdb", language=None, wrap_lines=True)
+    st.button("Look again", key="look-again", icon=":material/refresh:")
+
+
+def whose_store(store: Store) -> None:
+    """Which store this is, at the foot of the sidebar."""
+    with st.sidebar:
+        st.caption("Store")
+        st.text(store.where)
+        st.button("Refresh", key="refresh", icon=":material/refresh:")
