@@ -82,7 +82,7 @@ def _table(rows: Sequence[Row], columns: Sequence[str]) -> str:
         table.add_column(name, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
         table.add_row(*(_shown(row[name]) for name in columns))
-    console = Console(file=io.StringIO(), width=_width(), highlight=False, markup=False)
+    console = Console(file=io.StringIO(), width=_width(), highlight=False, markup=False, emoji=False)
     console.print(table)
     console.file.write("" if rows else "no rows\n")
     assert isinstance(console.file, io.StringIO)

@@ -1,5 +1,6 @@
 """Make the tables, views, macros and comments of a store, and check which version wrote it."""
 
+import hashlib
 import time
 from importlib.metadata import version as distribution_version
 
@@ -9,6 +10,7 @@ from turnlens.queries import library
 from turnlens.queries.errors import StoreVersionError
 
 VERSION = 1
+_MARK = "One row a version that this store has had. Views and macros: "
 HISTORY = {1: "first tables: resources, spans, metric_points"}
 
 
@@ -29,17 +31,47 @@ def install(connection: duckdb.DuckDBPyConnection) -> None:
                 "insert into schema_history values (?, ?, ?, ?)",
                 [VERSION, time.time_ns(), distribution_version("turnlens"), HISTORY[VERSION]],
             )
-        # Neither holds data, so the newest text always wins.
-        for kind in ("views", "macros"):
-            for item in library.objects():
-                if item.kind == kind:
-                    connection.execute(item.sql)
-                    if kind == "views":
-                        _comment(connection, item)
+        if _installed_digest(connection) != digest():
+            _install_queries(connection)
+            connection.execute(f"comment on table schema_history is {_literal(_MARK + digest())}")
         connection.execute("commit")
     except BaseException:
         connection.execute("rollback")
         raise
+
+
+def digest() -> str:
+    """What the views and macros of this program are, in short."""
+    texts = "".join(item.sql for item in library.objects() if item.kind != "tables")
+    return hashlib.sha256(texts.encode()).hexdigest()[:16]
+
+
+def of_another_build(connection: duckdb.DuckDBPyConnection) -> bool:
+    """Whether the store's views and macros are those of another build of the same version."""
+    return _installed_digest(connection) != digest()
+
+
+def bring_along(cursor: duckdb.DuckDBPyConnection) -> None:
+    """Give a cursor that only reads this program's views and macros, as temporary ones that hide the stored ones."""
+    _install_queries(cursor, temporary=True)
+
+
+def _installed_digest(connection: duckdb.DuckDBPyConnection) -> str:
+    rows = connection.execute(
+        "select comment from duckdb_tables() where table_name = 'schema_history' and database_name = current_database()"
+    ).fetchall()
+    return str(rows[0][0]).removeprefix(_MARK) if rows else ""
+
+
+def _install_queries(connection: duckdb.DuckDBPyConnection, temporary: bool = False) -> None:
+    """Views, then macros, which may use them. Neither holds data, so the newest text always wins."""
+    for kind in ("views", "macros"):
+        for item in library.objects():
+            if item.kind == kind:
+                sql = item.sql.replace("create or replace ", "create or replace temporary ", 1) if temporary else item.sql
+                connection.execute(sql)
+                if kind == "views" and not temporary:
+                    _comment(connection, item)
 
 
 def stored_version(connection: duckdb.DuckDBPyConnection) -> int | None:

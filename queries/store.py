@@ -87,6 +87,7 @@ class FileStore:
             raise StoreError(f"{path} could not be opened: {error}") from error
         try:
             self._check_version()
+            self._other_build = schema.of_another_build(self._connection)
         except BaseException:
             self._connection.close()
             raise
@@ -94,6 +95,8 @@ class FileStore:
     def query(self, sql: str, parameters: Parameters = None) -> pa.Table:
         cursor = self._connection.cursor()
         try:
+            if self._other_build:
+                schema.bring_along(cursor)
             return readonly.run(cursor, sql, parameters)
         finally:
             cursor.close()

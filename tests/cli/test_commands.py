@@ -229,6 +229,21 @@ def test_stores_that_cannot_be_used(tmp_path: Path) -> None:
     assert "not written by Turnlens" in run("turns", "--store", str(other)).output
 
 
+def test_a_store_of_another_build_is_read_with_this_ones_views(tmp_path: Path) -> None:
+    scene = evicted_for_slots()
+    path = file_store(tmp_path / "older.duckdb", scene.spans())
+    scene.recorder.close()
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("drop macro table list_turns")
+        connection.execute("create or replace view conversations as select 1 as old")
+        connection.execute("comment on table schema_history is 'of another build'")
+    before = path.read_bytes()
+    rows = json.loads(run("turns", "--store", str(path), "--format", "json").output)
+    assert [row["turn_id"] for row in rows] == ["a-1", "a-2", "b-1", "a-3"]
+    assert len(json.loads(run("conversations", "--store", str(path), "--format", "json").output)) == 2
+    assert path.read_bytes() == before
+
+
 def test_a_file_that_another_process_holds(tmp_path: Path) -> None:
     path = tmp_path / "held.duckdb"
     code = "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print('ready', flush=True); input()"
