@@ -1,5 +1,8 @@
 """``turnlens demo``: the whole way once, without a GPU. An instrumented engine, real OTLP, a collector, a store, SQL, words."""
 
+import os
+import shutil
+import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -53,9 +56,10 @@ def run(path: Path, seed: int, form: str) -> None:
     output.emit(totals, list(totals[0]), "table")
     click.echo(f"\n$ turnlens explain {chosen} --store {path}\n")
     click.echo(explain_text.render(explained))
-    click.echo(f"Next:  turnlens dashboard --store {path}      then open http://127.0.0.1:8501")
-    click.echo(f"       turnlens turns --store {path}          every turn")
-    click.echo(f'       turnlens sql --store {path} "from totals_by_verdict()"')
+    me = _own_name()
+    click.echo(f"Next:  {me} dashboard --store {path}      then open http://127.0.0.1:8501")
+    click.echo(f"       {me} turns --store {path}          every turn")
+    click.echo(f'       {me} sql --store {path} "from totals_by_verdict()"')
 
 
 def _serve(url: str, seed: int, quiet: bool) -> int:
@@ -79,6 +83,14 @@ def _serve(url: str, seed: int, quiet: bool) -> int:
     finally:
         recorder.close()
     return exporter.taken
+
+
+def _own_name() -> str:
+    """How this command is called from where the user is: `make demo` calls it in an environment that is not on the path."""
+    called = Path(sys.argv[0])
+    if called.name != "turnlens" or shutil.which("turnlens") == str(called):
+        return "turnlens"
+    return os.path.relpath(called)
 
 
 class _Counting(OTLPSpanExporter):
