@@ -31,6 +31,7 @@ from turnlens.collectors.settings import Settings, flag_of, variable_of
 from turnlens.collectors.store import Store
 from turnlens.collectors.writer import Writer
 from turnlens.queries.errors import StoreLockedError
+from turnlens.queries.store import sidecar as sidecar_of
 
 _GRACE_SECONDS = 10
 
@@ -84,7 +85,7 @@ class Collector:
             undo.callback(http.stop)
             undo.callback(queries.close)
             self.http_port, self.grpc_port = int(listener.getsockname()[1]), receiver.port
-            sidecar = sidecar_path(store.path)
+            sidecar = sidecar_of(store.path)
             _write_sidecar(sidecar, self.http_url)
             undo.callback(_remove_sidecar, sidecar)
             self._undo = undo.pop_all()
@@ -157,7 +158,7 @@ def _open(settings: Settings) -> Store:
         return Store(settings.store, settings.memory)
     except StoreLockedError as error:
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            url = json.loads(sidecar_path(settings.store).read_text())["url"]
+            url = json.loads(sidecar_of(settings.store).read_text())["url"]
             raise StoreLockedError(f"{error} It serves the store at {url}; ask it there.") from error
         raise
 
@@ -176,11 +177,6 @@ def _listen(host: str, port: int, name: str) -> socket.socket:
             raise PortInUseError(f"Port {port} on {host} is in use by another program. {how}") from error
         raise CollectorError(f"Cannot listen on {host}:{port}: {error.strerror or error}. {how}") from error
     return listener
-
-
-def sidecar_path(store: Path) -> Path:
-    """The file that says who serves a store: ``{"url": ..., "pid": ..., "started_ns": ...}``."""
-    return store.with_name(store.name + ".server.json")
 
 
 def _write_sidecar(path: Path, url: str) -> None:

@@ -19,10 +19,15 @@ def render(explained: Row) -> str:
     """Lines for a terminal, 100 to 120 columns wide."""
     turn: Row = explained["turn"]
     spans = wording.merged(explained["spans"])
-    parts = [_head(turn), _sources(explained), wording.verdict(turn)]
-    parts += [_group(group, explained) for group in sorted(wording.grouped(spans), key=_order)]
-    parts += [part for part in (_accounts(turn), _cost(explained), _incomplete(turn), _evidence(turn, spans)) if part]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join([_head(turn), _sources(explained), *paragraphs(explained), _evidence(turn, spans)]) + "\n"
+
+
+def paragraphs(explained: Row) -> list[str]:
+    """The verdict, why each span is as it is, work beyond the prompt, cost, what is missing: a title and its sentences each."""
+    turn: Row = explained["turn"]
+    groups = sorted(wording.grouped(wording.merged(explained["spans"])), key=_order)
+    said = [wording.verdict(turn), *(_group(group, explained) for group in groups)]
+    return said + [part for part in (_accounts(turn), _cost(explained), _incomplete(turn)) if part]
 
 
 def _order(group: list[Row]) -> tuple[int, int]:

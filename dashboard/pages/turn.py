@@ -130,8 +130,7 @@ def _sources(store: Store, explained: Row, of: list[object]) -> None:
 def _words(explained: Row) -> None:
     st.subheader("Why")
     # The same paragraphs as on the command line; what stands before and after them is shown otherwise on this page.
-    paragraphs = explain_text.render(explained).rstrip("\n").split("\n\n")[2:-1]
-    for number, paragraph in enumerate(paragraphs):
+    for number, paragraph in enumerate(explain_text.paragraphs(explained)):
         title, *lines = paragraph.split("\n")
         with st.container(gap="xxsmall"):
             pieces.strong(title, f"why-{number}")

@@ -20,9 +20,10 @@ import pytest
 import requests
 
 from turnlens.collectors.errors import PortInUseError
-from turnlens.collectors.server import Collector, sidecar_path
+from turnlens.collectors.server import Collector
 from turnlens.collectors.settings import Settings
 from turnlens.queries.errors import StoreLockedError
+from turnlens.queries.store import sidecar
 
 
 @contextmanager
@@ -53,7 +54,7 @@ def process(store: Path, *flags: str) -> Iterator[tuple["subprocess.Popen[str]",
 
 def test_who_serves(start: Callable[..., Any], tmp_path: Path) -> None:
     client = start()
-    path = sidecar_path(tmp_path / "turns.duckdb")
+    path = sidecar(tmp_path / "turns.duckdb")
     assert path.name == "turns.duckdb.server.json"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     found = json.loads(path.read_text())
