@@ -290,7 +290,8 @@ class TurnState:
             return
         end = min(end, self.prompt)
         if self.prefill is None:
-            begun = self.last_admitted_ns or at_ns
+            # From its admission or, where a restore came first, from that one's end.
+            begun = max([self.last_admitted_ns or at_ns, *(end for _, end in self.restored_during if end <= at_ns)])
             self.prefill = _Prefill(start_ns=begun, end_ns=at_ns, first=end - added, last=end)
         self.prefill.end_ns = at_ns
         self.prefill.last = end

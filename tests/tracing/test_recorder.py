@@ -476,3 +476,21 @@ def test_metrics_on_a_port_and_a_port_that_is_taken(monkeypatch: pytest.MonkeyPa
     page = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5).read().decode()
     assert 'turnlens_work_tokens_total{engine="test",kind="computed",replica="0"} 10.0' in page
     with_recorder.close()
+
+
+def test_prefill_begins_where_the_restore_ended() -> None:
+    scene = Scene()
+    turn = scene.recorder.turn("q", prompt_tokens=100, at_ns=scene.at(0))
+    turn.admitted(0, offered_tokens=64, at_ns=scene.at(1))
+    turn.restore_started(64, tier="host", at_ns=scene.at(1))
+    turn.restore_finalized(valid_prefix_tokens=64, at_ns=scene.at(3))
+    turn.computed(64, 100, at_ns=scene.at(4))
+    turn.first_token(at_ns=scene.at(4))
+    turn.finished(at_ns=scene.at(5))
+    rows = scene.store().rows("select name, start_seconds, seconds from waterfall order by start_seconds, name")
+    assert [tuple(row.values()) for row in rows] == [
+        ("scheduler.admit", 0.0, 1.0),
+        ("turn", 0.0, 5.0),
+        ("snapshot.restore", 1.0, 2.0),
+        ("prefill", 3.0, 1.0),
+    ]
