@@ -39,6 +39,10 @@ def environment(path: Path, what: str) -> Path:
 def test_everything_that_runs_is_in_it(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         packed = set(archive.namelist())
+        (declared,) = [name for name in packed if name.endswith(".dist-info/entry_points.txt")]
+        entry_points = archive.read(declared).decode()
+    assert "[vllm.general_plugins]\nturnlens = turnlens.tracing.engines.vllm:register" in entry_points
+    assert "[console_scripts]\nturnlens = turnlens.dashboard.cli:main" in entry_points
     tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()
     kinds = (".py", ".sql", "/_order", "/py.typed")
     wanted = {
