@@ -20,7 +20,7 @@ from turnlens.tracing.ledger import Ledger
 from turnlens.tracing.metrics import Metrics
 from turnlens.tracing.snapshots import Snapshots
 from turnlens.tracing.spans import SpanFactory, Value, remote_parent
-from turnlens.tracing.turnstate import Begin, Surroundings, TurnState
+from turnlens.tracing.turnstate import Begin, Surroundings, TurnState, wall_ns
 
 _log = logging.getLogger("turnlens.tracing")
 
@@ -69,10 +69,13 @@ class Drain:
         """Apply records in order."""
         for kind, at_ns, turn, payload in records:
             self._tainted -= 1
+            when, bad_time = wall_ns(at_ns)
             try:
-                self._apply(kind, int(at_ns), turn, payload)
+                self._apply(kind, when, turn, payload)
             except Exception as error:  # whatever the engine passed in, it ends here
-                self._blame(turn, f"bad_{_NAMES[kind]}", at_ns, error)
+                self._blame(turn, f"bad_{_NAMES[kind]}", when, error)
+            if bad_time is not None:
+                self._blame(turn, "bad_at_ns", when, bad_time)
 
     def take(self) -> tuple[list[ReadableSpan], list[tuple[int, dict[str, int]]]]:
         """The spans and the gauge samples made since the last call."""

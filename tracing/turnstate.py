@@ -1,5 +1,6 @@
 """What the draining thread knows of one open turn: its ledger, its reuse points, its times, and the spans to come."""
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from operator import index as whole_number
@@ -67,8 +68,8 @@ class Begin:
     def check(self) -> list[str]:
         """Make what the engine said usable. Returns the flaws of what was not."""
         flaws: list[str] = []
+        self.at_ns, _ = wall_ns(self.at_ns)  # the drain has said so where it is none
         try:
-            self.at_ns = int(self.at_ns)
             self.prompt_tokens = None if self.prompt_tokens is None else whole_number(self.prompt_tokens)
         except (TypeError, ValueError):
             self.prompt_tokens = None
@@ -85,6 +86,14 @@ class Begin:
             self.points = None
             flaws.append("bad_prefix")
         return flaws
+
+
+def wall_ns(given: object) -> tuple[int, Exception | None]:
+    """A wall time as the engine gave it; the present, and the error, where it gave none that can be one."""
+    try:
+        return int(given), None  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportUnknownVariableType]
+    except (TypeError, ValueError, OverflowError) as error:
+        return time.time_ns(), error
 
 
 # What was free some seconds ago says little about now.

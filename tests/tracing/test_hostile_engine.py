@@ -78,7 +78,21 @@ def test_a_time_as_a_float_and_a_reason_with_half_a_character() -> None:
     assert encode_spans(spans).ByteSize() > 0
     found = turn.attribution(5)
     assert found is not None
-    assert "bad_computed" in found.reasons
+    assert found.reasons == ("bad_at_ns",)
+    assert found.computed == 4
+    scene.recorder.close()
+
+
+@pytest.mark.parametrize("when", ["soon", float("nan"), float("inf"), object()])
+def test_a_turn_that_begins_at_no_time_is_there(when: Any) -> None:
+    scene = Scene()
+    turn = scene.recorder.turn("q", prompt_tokens=4, at_ns=when)
+    turn.admitted(0)
+    turn.computed(0, 4)
+    turn.finished()
+    found = turn.attribution(5)
+    assert found is not None
+    assert (found.computed, found.reasons) == (4, ("bad_at_ns",))
     scene.recorder.close()
 
 
