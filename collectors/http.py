@@ -6,6 +6,7 @@ Errors of the OTLP paths are google.rpc.Status messages in the request's own enc
 import asyncio
 import json
 import tempfile
+import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -24,7 +25,7 @@ from turnlens.collectors.counters import Counters
 from turnlens.collectors.errors import BusyError, CollectorError, RequestError, TooLargeError
 from turnlens.collectors.guard import Guard, authorised
 from turnlens.collectors.ingest import LOGS_NOT_STORED, SIGNALS, Ingest, Signal
-from turnlens.collectors.query import Queries, Query, QueryError
+from turnlens.collectors.query import Answer, Queries, Query, QueryError
 from turnlens.collectors.settings import Settings
 from turnlens.collectors.store import Store
 from turnlens.collectors.writer import Writer
@@ -135,9 +136,18 @@ class Endpoints:
             query = Query.read(json.loads(body))
         except (ValueError, RecursionError) as error:
             raise QueryError(f"the body is not JSON: {error}", "request") from error
-        answer = await asyncio.wrap_future(self._queries.submit(query))
+        answer = await self._while_waited_for(request, query)
         headers = {"x-turnlens-rows": str(answer.rows), "x-turnlens-truncated": str(answer.truncated).lower()}
         return StreamingResponse(_chunks(answer.file), media_type=answer.media_type, headers=headers)
+
+    async def _while_waited_for(self, request: Request, query: Query) -> Answer:
+        """Run a query; when its client goes away, stop it, or it would keep others from their turn."""
+        abandoned = threading.Event()
+        running = asyncio.wrap_future(self._queries.submit(query, abandoned))
+        while not (await asyncio.wait({running}, timeout=0.25))[0]:
+            if not abandoned.is_set() and await request.is_disconnected():
+                abandoned.set()
+        return running.result()
 
     async def _get_snapshot(self, request: Request) -> Response:
         if self._snapshot.locked():

@@ -85,13 +85,13 @@ class Queries:
         self._closing = False
         self._pool = ThreadPoolExecutor(settings.query_workers, thread_name_prefix="turnlens-query")
 
-    def submit(self, query: Query) -> "Future[Answer]":
-        """Run a query. Raises BusyError; the future raises BusyError or QueryError."""
+    def submit(self, query: Query, abandoned: threading.Event | None = None) -> "Future[Answer]":
+        """Run a query, until ``abandoned`` is set. Raises BusyError; the future raises BusyError or QueryError."""
         if not self._room.acquire(blocking=False):
             raise QueueFullError("too many queries are running and waiting; try again")
         self._counters.add("queries")
         try:
-            future = self._pool.submit(self._run, query)
+            future = self._pool.submit(self._run, query, abandoned)
         except RuntimeError as error:  # the pool is closed
             raise UnavailableError("the collector is shutting down") from error
         future.add_done_callback(lambda _: self._room.release())
@@ -104,14 +104,16 @@ class Queries:
         self._store.interrupt()
         self._pool.shutdown(wait=True)
 
-    def _run(self, query: Query) -> Answer:
+    def _run(self, query: Query, abandoned: threading.Event | None) -> Answer:
         seconds = self._settings.query_seconds
         late = False
         try:
             if self._closing:
                 raise UnavailableError("the collector is shutting down")
+            if abandoned is not None and abandoned.is_set():
+                raise QueryError("nobody waits for it any more", "abandoned")
             readonly.check(query.sql)
-            with self._store.reading() as cursor, readonly.time_limit(cursor, seconds) as expired:
+            with self._store.reading() as cursor, readonly.time_limit(cursor, seconds, abandoned) as expired:
                 try:
                     cursor.execute("begin transaction read only")
                     return self._answer(cursor, query)

@@ -31,9 +31,11 @@ from turnlens.collectors.settings import Settings, flag_of, variable_of
 from turnlens.collectors.store import Store
 from turnlens.collectors.writer import Writer
 from turnlens.queries.errors import StoreLockedError
+from turnlens.queries.store import serving
 from turnlens.queries.store import sidecar as sidecar_of
 
 _GRACE_SECONDS = 10
+_READER_SECONDS = 5.0
 
 
 class Collector:
@@ -154,13 +156,18 @@ class _HttpServer:
 
 
 def _open(settings: Settings) -> Store:
-    try:
-        return Store(settings.store, settings.memory)
-    except StoreLockedError as error:
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            url = json.loads(sidecar_of(settings.store).read_text())["url"]
-            raise StoreLockedError(f"{error} It serves the store at {url}; ask it there.") from error
-        raise
+    """Open the store. A reader, such as a command on the file, holds it for moments only: wait for it."""
+    deadline = time.monotonic() + _READER_SECONDS
+    while True:
+        try:
+            return Store(settings.store, settings.memory)
+        except StoreLockedError as error:
+            url = serving(settings.store)
+            if url is not None:
+                raise StoreLockedError(f"{error} It serves the store at {url}; ask it there.") from error
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
 
 
 def _listen(host: str, port: int, name: str) -> socket.socket:

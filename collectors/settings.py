@@ -67,12 +67,7 @@ class Settings:
     @property
     def loopback(self) -> bool:
         """Whether only this machine can reach the collector."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return loopback(self.host)
 
     @classmethod
     def load(cls, environment: Mapping[str, str] | None = None, **given: Any) -> "Settings":
@@ -113,6 +108,16 @@ _READERS: dict[str, Callable[[str], Any]] = {
     "query_workers": int,
     "memory": str,
 }
+
+
+def loopback(host: str) -> bool:
+    """Whether only this machine can reach an address."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def variable_of(name: str) -> str:

@@ -5,7 +5,7 @@ bad SQL.
 """
 
 import functools
-import subprocess
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import fields
@@ -16,14 +16,15 @@ import click
 
 from turnlens.collectors.errors import CollectorError
 from turnlens.collectors.server import Collector, serve
-from turnlens.collectors.settings import Settings, flag_of, variable_of
+from turnlens.collectors.settings import Settings, flag_of, loopback, variable_of
 from turnlens.dashboard import demo as demo_run
 from turnlens.dashboard import explain_text, output
 from turnlens.queries import connect, library
 from turnlens.queries.errors import QueryError, StoreError, UnknownTurnError
 from turnlens.queries.explain import explain as explain_turn
-from turnlens.queries.store import ServerStore, Store, sidecar
+from turnlens.queries.store import ServerStore, Store
 
+VERDICTS = ("hit", "restored", "recomputed", "cold", "incomplete")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -65,12 +66,12 @@ _FORMAT = click.option(
 )
 
 
-def _print(store: Store, sql: str, form: str, parameters: list[Any] | None = None) -> None:
+def _print(store: Store, sql: str, form: str, parameters: list[Any] | None = None, raw: bool = False) -> None:
     try:
         table = store.query(sql, parameters)
     finally:
         store.close()
-    output.emit(table.to_pylist(), table.column_names, form)
+    output.emit(table.to_pylist(), table.column_names, form, raw)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -122,7 +123,7 @@ def explain(turn: str, store: str | None, form: str) -> None:
         output.emit(rows, list(rows[0]) if rows else [], "csv")
 
 
-@turnlens.command()
+@turnlens.command(context_settings={"ignore_unknown_options": True})  # SQL may begin with a comment
 @click.argument("sql", required=False)
 @_STORE
 @_FORMAT
@@ -132,13 +133,13 @@ def sql(sql: str | None, store: str | None, form: str) -> None:
 
     It works while a collector has the store open and while none has. Views are listed by `turnlens queries`."""
     text = sys.stdin.read() if sql is None or sql == "-" else sql
-    _print(connect(store), text, form)
+    _print(connect(store), text, form, raw=True)
 
 
 @turnlens.command()
 @click.option("--conversation", help="Only turns of this conversation.")
-@click.option("--verdict", help="Only turns with this verdict.")
-@click.option("--limit", default=50, show_default=True, help="At most so many, the latest.")
+@click.option("--verdict", type=click.Choice(VERDICTS), help="Only turns with this verdict.")
+@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="At most so many, the latest.")
 @_STORE
 @_FORMAT
 @_failing
@@ -148,7 +149,7 @@ def turns(conversation: str | None, verdict: str | None, limit: int, store: str 
 
 
 @turnlens.command()
-@click.option("--limit", default=50, show_default=True, help="At most so many, the latest.")
+@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="At most so many, the latest.")
 @_STORE
 @_FORMAT
 @_failing
@@ -178,14 +179,17 @@ def queries(name: str | None, form: str) -> None:
 
 @turnlens.command()
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
-@click.option("--store", metavar="URL", default="http://127.0.0.1:4318", show_default=True, help="The collector's URL.")
+@_STORE
 @_failing
-def snapshot(file: Path, store: str) -> None:
+def snapshot(file: Path, store: str | None) -> None:
     """Save a consistent copy of a running collector's store to FILE, for native DuckDB clients."""
-    if sidecar(file).exists():
-        raise Misuse(f"{file} is the store of a running collector (see {sidecar(file)}). Choose another FILE.")
+    if file.exists():
+        raise Misuse(f"{file} exists. Remove it, or choose another FILE.")
     part = file.with_name(f"{file.name}.part")
-    server = ServerStore(store)
+    server = connect(store)
+    if not isinstance(server, ServerStore):
+        server.close()
+        raise Misuse(f"No collector has {server.where} open: copy the file.")
     try:
         with part.open("wb") as out:
             server.snapshot(out)
@@ -202,14 +206,21 @@ def snapshot(file: Path, store: str) -> None:
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", default=8501, show_default=True, help="Port to listen on.")
 @click.option("--browser/--no-browser", default=False, help="Open a browser window.")
+@click.option("--without-login", is_flag=True, help="Listen beyond loopback although anyone there can read the store.")
 @_STORE
 @_failing
-def dashboard(host: str, port: int, browser: bool, store: str | None) -> None:
-    """Show the dashboard of a store or of a running collector, on loopback."""
+def dashboard(host: str, port: int, browser: bool, without_login: bool, store: str | None) -> None:
+    """Show the dashboard of a store or of a running collector."""
+    if not loopback(host) and not without_login:
+        raise Misuse(
+            f"{host} can be reached from other machines, and the dashboard has no login. Use an SSH tunnel or a proxy with a "
+            "login; or add --without-login, and anyone there can read the store."
+        )
     connect(store).close()  # a missing store is said here, not in a browser
     app = Path(__file__).with_name("app.py")
     flags = {
         "server.address": host,
+        "browser.serverAddress": host,  # or Streamlit asks the web for this machine's address
         "server.port": port,
         "server.headless": str(not browser).lower(),
         "browser.gatherUsageStats": "false",
@@ -218,7 +229,7 @@ def dashboard(host: str, port: int, browser: bool, store: str | None) -> None:
     }
     command = [sys.executable, "-m", "streamlit", "run", str(app), *(f"--{name}={value}" for name, value in flags.items())]
     command += ["--", *(["--store", store] if store else [])]
-    raise SystemExit(subprocess.call(command))  # noqa: S603 - our own interpreter and file
+    os.execv(sys.executable, command)  # noqa: S606 - our own interpreter; in this process's place, so that signals reach it
 
 
 @turnlens.command()

@@ -38,13 +38,14 @@ def _order(group: list[Row]) -> tuple[int, int]:
 
 def _head(turn: Row) -> str:
     of = f" of conversation {turn['conversation_id']}" if turn["conversation_id"] else ""
-    where = f"{wording.clock(turn['start_ns'], day=True)} UTC, engine {turn['engine']}"
+    where = f"{wording.clock(turn['start_ns'], day=True)} UTC, engine {turn['engine'] or 'unknown'}"
+    status = turn["status"] or ("unknown" if turn["end_ns"] is not None else "not finished")
     where += f", replica {turn['replica']}" if turn["replica"] not in (None, "0") else ""
     where += f", run {turn['run']}" if turn["run"] else ""
     first = f"Turn {turn['turn_id']}{of}    {where}"
     size = f"{wording.tokens(turn['prompt_tokens'])} prompt tokens"
     if turn["ttft_seconds"] is None:
-        return f"{first}\n{size} · no first token was seen · status {turn['status'] or 'not finished'}"
+        return f"{first}\n{size} · no first token was seen · status {status}"
     named = [
         ("frontend", "frontend_seconds"),
         ("queue", "queue_seconds"),
@@ -52,7 +53,7 @@ def _head(turn: Row) -> str:
         ("compute", "compute_seconds"),
     ]
     times = ", ".join(f"{name} {wording.seconds(turn[column])}" for name, column in named if turn[column])
-    return f"{first}\n{size} · first token after {wording.seconds(turn['ttft_seconds'])} ({times}) · status {turn['status']}"
+    return f"{first}\n{size} · first token after {wording.seconds(turn['ttft_seconds'])} ({times}) · status {status}"
 
 
 def _sources(explained: Row) -> str:
@@ -160,7 +161,7 @@ def _evidence(turn: Row, spans: list[Row]) -> str:
     others = [span for span in spans if span["evicted_by_turn"] not in (None, turn["turn_id"])]
     if others:
         largest = max(others, key=lambda span: span["end_token"] - span["start_token"])
-        lines.append(f"turnlens explain {largest['evicted_by_turn']} shows the other side")
+        lines.append(f"The turn that needed the room: turnlens explain {largest['evicted_by_turn']}")
     return "\n".join(lines)
 
 

@@ -4,7 +4,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
@@ -13,12 +13,13 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+_TABLE_ROWS = 1_000
 FORMATS = ("table", "json", "csv")
 Row = dict[str, Any]
 
 
-def text_of(rows: Sequence[Row], columns: Sequence[str], form: str) -> str:
-    """Rows in one of FORMATS. Numbers are right-aligned with thousands separators in a table; null is empty."""
+def text_of(rows: Sequence[Row], columns: Sequence[str], form: str, raw: bool = False) -> str:
+    """Rows in one of FORMATS. Numbers are right-aligned in a table, with thousands separators unless ``raw``; null is empty."""
     if form == "json":
         return to_json(list(rows)) + "\n"
     if form == "csv":
@@ -28,12 +29,12 @@ def text_of(rows: Sequence[Row], columns: Sequence[str], form: str) -> str:
         for row in rows:
             writer.writerow(["" if row[name] is None else _cell(row[name]) for name in columns])
         return out.getvalue()
-    return _table(rows, columns)
+    return _table(rows, columns, _exactly if raw else _shown)
 
 
-def emit(rows: Sequence[Row], columns: Sequence[str], form: str) -> None:
+def emit(rows: Sequence[Row], columns: Sequence[str], form: str, raw: bool = False) -> None:
     """Print rows."""
-    click.echo(text_of(rows, columns, form), nl=False)
+    click.echo(text_of(rows, columns, form, raw), nl=False)
 
 
 def emit_json(value: object) -> None:
@@ -75,24 +76,45 @@ def _cell(value: object) -> object:
     return plain(value) if isinstance(value, Decimal | datetime | date | bytes) else value
 
 
-def _table(rows: Sequence[Row], columns: Sequence[str]) -> str:
+def _table(rows: Sequence[Row], columns: Sequence[str], show: Callable[[object], str]) -> str:
+    """At most 1,000 rows, and the columns that fit a terminal's width: nothing is broken in the middle, what is left out is
+    said."""
+    shown = [[show(row[name]) for name in columns] for row in rows[:_TABLE_ROWS]]
+    widths = [max(len(name), *(len(cells[at]) for cells in shown), 0) for at, name in enumerate(columns)]
+    fits, room = 0, _width()
+    while fits < len(columns) and (fits == 0 or sum(widths[: fits + 1]) + 2 * fits <= room):
+        fits += 1
+    left_out, columns = list(columns[fits:]), columns[:fits]
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in columns:
         numeric = any(isinstance(row[name], int | float | Decimal) and not isinstance(row[name], bool) for row in rows)
         table.add_column(name, justify="right" if numeric else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(_shown(row[name]) for name in columns))
-    console = Console(file=io.StringIO(), width=_width(), highlight=False, markup=False, emoji=False)
+    for cells in shown:
+        table.add_row(*cells[:fits])
+    console = Console(
+        file=io.StringIO(), width=max(room, sum(widths) + 2 * len(widths)), highlight=False, markup=False, emoji=False
+    )
     console.print(table)
     console.file.write("" if rows else "no rows\n")
+    if len(rows) > _TABLE_ROWS:
+        console.file.write(f"and {len(rows) - _TABLE_ROWS:,} more rows; --format csv prints all\n")
+    if left_out:
+        console.file.write(f"Left out for want of width: {', '.join(left_out)}. --format json has them.\n")
     assert isinstance(console.file, io.StringIO)
     return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines()) + "\n"
 
 
 def _width() -> int:
-    # Into a pipe or a file nothing is folded: the reader there is a program or scrolls.
+    # Into a pipe or a file everything goes: the reader there is a program or scrolls.
     console = Console()
-    return console.width if console.is_terminal else 400
+    return console.width if console.is_terminal else 1_000_000
+
+
+def _exactly(value: object) -> str:
+    """A value as it is, for SQL of the user's own: 2026 may be a year."""
+    if isinstance(value, bool) or value is None:
+        return _shown(value)
+    return str(plain(value)) if isinstance(value, Decimal) else str(value) if isinstance(value, int | float) else _shown(value)
 
 
 def _shown(value: object) -> str:
@@ -105,7 +127,7 @@ def _shown(value: object) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
-        return f"{value:,.3f}"
+        return f"{value:,.3f}" if abs(value) >= 0.001 or not value else f"{value:.3g}"
     if isinstance(value, list | dict):
         return json.dumps(value, default=plain)
     if isinstance(value, datetime):

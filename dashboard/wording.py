@@ -50,7 +50,11 @@ def restored_how(restores: list[Row]) -> str:
     for restore in restores:
         if restore["outcome"] != "verified" and not restore["valid_prefix_tokens"]:
             continue
-        speed = f", {restore['tokens'] / restore['seconds']:,.0f} tokens/s" if restore["tokens"] and restore["seconds"] else ""
+        speed = (
+            f", {restore['tokens'] / restore['seconds']:,.0f} tokens/s"
+            if restore["tokens"] and restore["seconds"] >= 0.001
+            else ""
+        )
         ranks = f", {restore['ranks']} ranks verified" if restore["outcome"] == "verified" and restore["ranks"] > 1 else ""
         said.append(f"from {restore['tier']}{speed}{ranks}")
     return "; ".join(said)

@@ -5,6 +5,7 @@
 >>> store.query("select turn_id, verdict, main_cause from turns").to_pandas()
 """
 
+from turnlens.queries.explain import explain
 from turnlens.queries.store import Store, connect
 
-__all__ = ["Store", "connect"]
+__all__ = ["Store", "connect", "explain"]

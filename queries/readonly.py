@@ -7,6 +7,7 @@ read, written or attached.
 
 import re
 import threading
+import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -43,6 +44,8 @@ def check(sql: str) -> None:
         statements = duckdb.extract_statements(sql)
     except (duckdb.Error, TypeError, UnicodeError) as error:  # text that is no UTF-8 is a TypeError in the binding
         raise QueryError(f"The SQL could not be parsed: {error}") from error
+    if not statements:
+        raise QueryError("There is no SQL in it.")
     if len(statements) != 1:
         raise QueryError(f"One statement at a time: this has {len(statements)}.")
     kind = statements[0].type
@@ -58,15 +61,27 @@ def relation(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters
     found = cursor.sql(sql) if parameters is None else cursor.sql(sql, params=parameters)
     if found is None:  # pyright: ignore[reportUnnecessaryComparison] the stubs do not say so: no result, no relation
         raise QueryError("The statement has no result.")
-    columns = [(name, str(kind)) for name, kind in zip(found.columns, found.types, strict=True)]
-    if any("VARIANT" in kind for _, kind in columns):
+    names, kinds = _distinct(found.columns), [str(kind) for kind in found.types]
+    if names != found.columns or any("VARIANT" in kind for kind in kinds):
         found = found.project(
             ", ".join(
-                f"{_text(index, kind)} as {_quoted(name)}" if "VARIANT" in kind else f"#{index}"
-                for index, (name, kind) in enumerate(columns, 1)
+                f"{_text(index, kind) if 'VARIANT' in kind else f'#{index}'} as {_quoted(name)}"
+                for index, (name, kind) in enumerate(zip(names, kinds, strict=True), 1)
             )
         )
     return found
+
+
+def _distinct(names: list[str]) -> list[str]:
+    """Column names with a number where one comes again: rows are read by name."""
+    taken: dict[str, None] = {}
+    for name in names:
+        number, free = 0, name
+        while free in taken:
+            number += 1
+            free = f"{name}_{number}"
+        taken[free] = None
+    return list(taken)
 
 
 def run(
@@ -85,6 +100,8 @@ def run(
                 table: pa.Table = relation(cursor, sql, parameters).limit(rows + 1).to_arrow_table()
             finally:
                 cursor.execute("rollback")
+        except RuntimeError as error:  # DuckDB's word for Ctrl-C
+            raise KeyboardInterrupt from error
         except (duckdb.Error, OSError) as error:  # Arrow raises OSError with DuckDB's message
             if late.is_set():
                 raise QueryError(f"The query ran longer than {seconds:g} seconds and was stopped.") from error
@@ -95,17 +112,20 @@ def run(
 
 
 @contextmanager
-def time_limit(cursor: duckdb.DuckDBPyConnection, seconds: float) -> Generator[threading.Event]:
-    """Interrupts the cursor when the time is over, and again until the body has ended: an interrupt that arrives between two
-    statements is lost. The event says whether the time was over."""
+def time_limit(
+    cursor: duckdb.DuckDBPyConnection, seconds: float, abandoned: threading.Event | None = None
+) -> Generator[threading.Event]:
+    """Interrupts the cursor when the time is over, or nobody waits any more, and again until the body has ended: an interrupt
+    that arrives between two statements is lost. The event says whether the time was over."""
     finished, expired = threading.Event(), threading.Event()
+    deadline = time.monotonic() + seconds
 
     def watch() -> None:
-        wait = seconds
-        while not finished.wait(wait):
-            expired.set()
-            cursor.interrupt()
-            wait = 0.1
+        while not finished.wait(min(0.1, max(0.0, deadline - time.monotonic())) or 0.1):
+            if time.monotonic() >= deadline:
+                expired.set()
+            if expired.is_set() or (abandoned is not None and abandoned.is_set()):
+                cursor.interrupt()
 
     watcher = threading.Thread(target=watch, name="turnlens-query-limit", daemon=True)
     watcher.start()

@@ -43,7 +43,7 @@ def connect(store: str | os.PathLike[str] | None = None) -> Store:
     if where.startswith(("http://", "https://")):
         return ServerStore(where)
     path = Path(where)
-    url = _serving(path)
+    url = serving(path)
     if url is not None:
         return ServerStore(url)
     return FileStore(path)
@@ -54,8 +54,8 @@ def sidecar(path: Path) -> Path:
     return path.with_name(path.name + ".server.json")
 
 
-def _serving(path: Path) -> str | None:
-    """The URL of the collector that has this file open, or None."""
+def serving(path: Path) -> str | None:
+    """The URL of the collector that has this file open, or None where none answers."""
     try:
         url = str(json.loads(sidecar(path).read_text())["url"])
         requests.get(f"{url}/health", timeout=_HEALTH_SECONDS).raise_for_status()

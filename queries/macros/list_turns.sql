@@ -6,8 +6,8 @@ select * exclude (start_ns)
 from (
   select
     turn_id,
-    conversation_id as conversation,
-    started_at,
+    verdict,
+    main_cause,
     prompt_tokens as prompt,
     hit_tokens as hit,
     restored_tokens as restored,
@@ -15,8 +15,8 @@ from (
     new_tokens as new,
     unobserved_tokens as unobserved,
     ttft_seconds as ttft_s,
-    verdict,
-    main_cause,
+    conversation_id as conversation,
+    started_at,
     start_ns
   from turns
   where (conversation is null or conversation_id = conversation) and (the_verdict is null or verdict = the_verdict)

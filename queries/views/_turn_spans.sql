@@ -113,6 +113,7 @@ select
     when coalesce(complete, false)
       and not coalesce(hit_tokens + restored_tokens + computed_tokens = prompt_tokens and unobserved_tokens = 0, false)
       then reasons || ['parts_do_not_sum']
+    when complete is null and len(reasons) = 0 then ['accounts_missing']
     else reasons
   end as incomplete_reasons,
   cache_disabled,

@@ -189,7 +189,8 @@ select
   source,
   cause,
   case
-    when cause like 'unobserved.%' and source <> 'unobserved' then 'assumed'
+    when source = 'unobserved' then 'derived'
+    when cause like 'unobserved.%' then 'assumed'
     when cause = 'first_seen.new_tokens' and seen_basis = 'keys' and followed then 'derived'
     when cause like 'first_seen.%' then 'assumed'
     when seen_basis = 'conversation' and source = 'recomputed' then 'assumed'

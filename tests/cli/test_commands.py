@@ -6,11 +6,13 @@ import json
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
 import pytest
+import requests
 from click.testing import CliRunner, Result
 from memory_store import Scene, file_store
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -18,7 +20,7 @@ from scenes import evicted_for_slots
 
 from turnlens.collectors.server import Collector
 from turnlens.collectors.settings import Settings
-from turnlens.dashboard import cli
+from turnlens.dashboard import cli, output
 from turnlens.dashboard.commands import turnlens
 from turnlens.queries import schema
 
@@ -49,11 +51,11 @@ def test_turns_as_a_table(store: str) -> None:
     done = run("turns", "--store", store)
     assert done.exit_code == 0
     assert done.output == (
-        "turn_id  conversation  started_at           prompt  hit  restored  recomputed  new  unobserved  ttft_s  verdict     main_cause\n"
-        "a-1      a             2026-09-21 14:13:20      96    0         0           0   96           0   1.000  cold        first_seen.new_conversation\n"
-        "a-2      a             2026-09-21 14:13:25     110   96         0           0   14           0   0.500  hit         provided.turn\n"
-        "b-1      b             2026-09-21 14:13:30      50    0         0           0   50           0   1.000  cold        first_seen.new_conversation\n"
-        "a-3      a             2026-09-21 14:13:40     130    0         0          96   34           0   4.000  recomputed  evicted.slots\n"
+        "turn_id  verdict     main_cause                  prompt  hit  restored  recomputed  new  unobserved  ttft_s  conversation  started_at\n"
+        "a-1      cold        first_seen.new_conversation      96    0         0           0   96           0   1.000  a             2026-09-21 14:13:20\n"
+        "a-2      hit         provided.turn                   110   96         0           0   14           0   0.500  a             2026-09-21 14:13:25\n"
+        "b-1      cold        first_seen.new_conversation      50    0         0           0   50           0   1.000  b             2026-09-21 14:13:30\n"
+        "a-3      recomputed  evicted.slots                   130    0         0          96   34           0   4.000  a             2026-09-21 14:13:40\n"
     )
 
 
@@ -126,7 +128,8 @@ def test_every_answer_is_the_same_from_a_file_and_a_collector(store: str, servin
         ("copy spans to 'x.csv'", "COPY is refused"),
         ("set threads = 1", "SET is refused"),
         ("select 1; select 2", "One statement at a time"),
-        ("", "One statement at a time"),
+        ("", "There is no SQL in it"),
+        ("-- only a comment", "There is no SQL in it"),
         ("select * from read_csv('/etc/passwd')", "read_csv is refused"),
         ("select * from '/etc/passwd'", "/etc/passwd"),
         ("selekt 1", "syntax error"),
@@ -155,6 +158,103 @@ def test_an_attribute_without_a_column_of_its_own(tmp_path: Path) -> None:
     assert json.loads(row["attributes"]) == {"turnlens.user": "ann", "turnlens.size": 3}
 
 
+def test_a_snapshot_by_the_stores_path(serving: Collector, store: str, tmp_path: Path) -> None:
+    done = run("snapshot", str(tmp_path / "copy.duckdb"), "--store", str(serving.settings.store))
+    assert done.exit_code == 0, done.output
+    alone = run("snapshot", str(tmp_path / "other.duckdb"), "--store", store)
+    assert (alone.exit_code, "copy the file" in alone.output) == (2, True)
+
+
+def test_columns_of_one_name_are_told_apart(store: str, serving: Collector) -> None:
+    query = "select 1 as a, 2 as a, 3 as a_1, true as t"
+    for where in (store, serving.http_url):
+        assert run("sql", query, "--store", where, "--format", "csv").output == "a,a_1,a_1_1,t\n1,2,3,True\n"
+        joined = run("sql", "from spans join resources using (resource_id) limit 1", "--store", where, "--format", "json")
+        assert {"attributes", "attributes_1"} <= set(json.loads(joined.output)[0])
+
+
+def test_sql_prints_numbers_as_they_are(store: str) -> None:
+    assert run("sql", "select 2026 as year, 1e-9::double as tiny", "--store", store).output == "year   tiny\n2026  1e-09\n"
+
+
+def test_a_narrow_terminal_loses_columns_and_says_which(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output, "_width", lambda: 61)
+    lines = run("turns", "--store", store).output.splitlines()
+    assert lines[0].split() == ["turn_id", "verdict", "main_cause", "prompt", "hit"]
+    assert lines[-1] == (
+        "Left out for want of width: restored, recomputed, new, unobserved, ttft_s, conversation, started_at. --format json has them."
+    )
+
+
+def test_a_long_result_as_a_table_is_cut_and_says_so(store: str) -> None:
+    lines = run("sql", "from range(5000)", "--store", store).output.splitlines()
+    assert len(lines) == 1002
+    assert lines[-1] == "and 4,000 more rows; --format csv prints all"
+
+
+def test_the_dashboard_listens_on_loopback_unless_told_otherwise(store: str) -> None:
+    done = run("dashboard", "--host", "0.0.0.0", "--store", store)
+    assert done.exit_code == 2
+    assert "--without-login" in done.output
+
+
+def test_a_collector_waits_for_a_reader_of_its_store(store: str, tmp_path: Path) -> None:
+    path = tmp_path / "held.duckdb"
+    path.write_bytes(Path(store).read_bytes())
+    path.with_name("held.duckdb.server.json").write_text('{"url": "http://127.0.0.1:9", "pid": 1}')  # of one that was killed
+    code = (
+        "import duckdb, sys, time; c = duckdb.connect(sys.argv[1], read_only=True); print('ready', flush=True); time.sleep(1.5)"
+    )
+    holder = subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True)
+    with holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "ready\n"
+        with Collector(Settings(store=path, http_port=0, grpc_port=0)) as collector:
+            assert (
+                run("sql", "select count(*) as n from turns", "--store", collector.http_url, "--format", "csv").output
+                == "n\n4\n"
+            )
+
+
+def test_a_query_that_nobody_waits_for_is_stopped(serving: Collector) -> None:
+    slow = "select count(*) from range(100000000) a, range(1000) b"
+    for _ in range(3):
+        with pytest.raises(requests.ReadTimeout):
+            requests.post(f"{serving.http_url}/query", json={"sql": slow}, timeout=0.5)
+    begun = time.monotonic()
+    assert run("turns", "--store", serving.http_url).exit_code == 0
+    assert time.monotonic() - begun < 8
+
+
+def test_a_turn_whose_span_says_little(tmp_path: Path) -> None:
+    body = {
+        "resourceSpans": [
+            {
+                "scopeSpans": [
+                    {
+                        "spans": [
+                            {
+                                "traceId": "5b8efff798038103d269b633813fc60c",
+                                "spanId": "eee19b7ec3c1b174",
+                                "name": "turn",
+                                "startTimeUnixNano": "1790000000000000000",
+                                "endTimeUnixNano": "1790000000500000000",
+                                "attributes": [{"key": "turnlens.turn_id", "value": {"stringValue": "hand-1"}}],
+                            }
+                        ]
+                    }
+                ]
+            }
+        ]
+    }
+    with Collector(Settings(store=tmp_path / "s.duckdb", http_port=0, grpc_port=0)) as collector:
+        requests.post(f"{collector.http_url}/v1/traces", json=body, timeout=5).raise_for_status()
+        said = run("explain", "hand-1", "--store", collector.http_url).output
+    assert "engine unknown" in said
+    assert "status unknown" in said
+    assert "Why incomplete: accounts_missing." in said
+
+
 def test_native_duckdb_works_on_the_file(store: str) -> None:
     with duckdb.connect(store, read_only=True) as connection:
         assert connection.execute("select count(*) from turns").fetchall() == [(4,)]
@@ -176,13 +276,14 @@ def test_a_snapshot_never_takes_the_place_of_the_store_itself(serving: Collector
     live = serving.settings.store
     done = run("snapshot", str(live), "--store", serving.http_url)
     assert done.exit_code == 2
-    assert "is the store of a running collector" in done.output
+    assert "exists" in done.output
     nowhere = run("snapshot", str(tmp_path / "no" / "f.duckdb"), "--store", serving.http_url)
     assert nowhere.exit_code == 1
     assert "could not be written" in nowhere.output
     kept = tmp_path / "kept.duckdb"
     kept.write_text("precious")
-    assert run("snapshot", str(kept), "--store", "http://127.0.0.1:9").exit_code == 1
+    assert run("snapshot", str(kept), "--store", serving.http_url).exit_code == 2
+    assert run("snapshot", str(tmp_path / "new"), "--store", "http://127.0.0.1:9").exit_code == 1
     assert kept.read_text() == "precious"
     assert run("sql", "select count(*) as n from turns", "--store", str(live), "--format", "csv").output == "n\n4\n"
 

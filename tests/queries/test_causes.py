@@ -114,7 +114,7 @@ EXPECTED: dict[str, tuple[str, str, list[tuple[object, ...]]]] = {
         "unobserved.events_missing",
         [
             (0, 32, "hit", "provided.turn", "observed", "a-1", None),
-            (32, 96, "unobserved", "unobserved.events_missing", "observed", "a-1", None),
+            (32, 96, "unobserved", "unobserved.events_missing", "derived", "a-1", None),
             (96, 140, "new", "first_seen.new_tokens", "derived", None, None),
         ],
     ),
