@@ -95,7 +95,8 @@ def serve_command(**given: Any) -> None:
 
     def ready(collector: Collector) -> None:
         click.echo(f"store  {collector.settings.store}\nHTTP   {collector.http_url}\ngRPC   {collector.grpc_endpoint}")
-        click.echo(f"An engine sends here with OTEL_EXPORTER_OTLP_ENDPOINT={collector.http_url}. Stop with Ctrl-C.")
+        header = ' and OTEL_EXPORTER_OTLP_HEADERS="authorization=Bearer%20TOKEN"' if collector.settings.token else ""
+        click.echo(f"An engine sends here with OTEL_EXPORTER_OTLP_ENDPOINT={collector.http_url}{header}. Stop with Ctrl-C.")
 
     serve(Settings.load(**given), ready)
 

@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -20,7 +21,8 @@ def test_its_python_runs_and_gives_what_it_says(monkeypatch: pytest.MonkeyPatch)
     (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
     monkeypatch.setattr(recorder_module, "Metrics", lambda *args: _metrics(*args[:2]))
-    scope: dict[str, object] = {"block_hashes": [n.to_bytes(32, "big") for n in range(68)]}
+    hashes = [n.to_bytes(32, "big") for n in range(68)]
+    scope: dict[str, object] = {"request": SimpleNamespace(block_hashes=hashes), "old_hashes": [b"old"]}
     exec(compile(code, "README.md", "exec"), scope)
     turn, recorder = scope["turn"], scope["recorder"]
     assert isinstance(recorder, Recorder)

@@ -51,7 +51,7 @@ def test_turns_as_a_table(store: str) -> None:
     done = run("turns", "--store", store)
     assert done.exit_code == 0
     assert done.output == (
-        "turn_id  verdict     main_cause                  prompt  hit  restored  recomputed  new  unobserved  ttft_s  conversation  started_at\n"
+        "turn_id  verdict     main_cause                   prompt  hit  restored  recomputed  new  unobserved  ttft_s  conversation  started_at\n"
         "a-1      cold        first_seen.new_conversation      96    0         0           0   96           0   1.000  a             2026-09-21 14:13:20\n"
         "a-2      hit         provided.turn                   110   96         0           0   14           0   0.500  a             2026-09-21 14:13:25\n"
         "b-1      cold        first_seen.new_conversation      50    0         0           0   50           0   1.000  b             2026-09-21 14:13:30\n"
