@@ -5,6 +5,7 @@ import csv
 import io
 import json
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -15,7 +16,7 @@ from turnlens.collectors._untyped import ipc, pa
 from turnlens.collectors.wire import JSON
 
 
-class ResultWriter:
+class ResultWriter(ABC):
     """Writes record batches of one schema into a file. Set ``truncated`` before the end where rows were left out."""
 
     media_type = ""
@@ -39,14 +40,14 @@ class ResultWriter:
             self._write(batch)
             self.rows += int(batch.num_rows)
 
-    def _begin(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _begin(self) -> None: ...
 
-    def _write(self, batch: Any) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _write(self, batch: Any) -> None: ...
 
-    def _end(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _end(self) -> None: ...
 
 
 class ArrowWriter(ResultWriter):

@@ -4,6 +4,7 @@ An asynchronous load ends when the connector says that it has landed, a synchron
 are reported before that, and the scheduler then cuts the request back: what it keeps is the valid prefix, absolute.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any
 
@@ -12,7 +13,7 @@ from turnlens.tracing.engines.vllm.guard import guarded
 from turnlens.tracing.engines.vllm.tracked import Tracked
 
 
-class RestoreHooks:
+class RestoreHooks(ABC):
     """The part of a `SchedulerTrace` that is about loads."""
 
     active: bool
@@ -21,8 +22,8 @@ class RestoreHooks:
     prefilling: dict[Tracked, None]  # admitted, and not yet scheduled to the prompt's end
     discarded: set[str]  # requests whose part of the step that came back is thrown away
 
-    def fault(self, hook: str, *args: Any) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def fault(self, hook: str, *args: Any) -> None: ...
 
     def find(self, request: Any) -> Tracked | None:
         return self.turns.get(getattr(request, "request_id", ""))
