@@ -70,3 +70,9 @@ def test_its_table_is_the_demos(tmp_path: Path) -> None:
     chosen = shown["explained"]["turn"]
     assert f"$ turnlens explain {chosen['turn_id']} --store turnlens-demo.duckdb" in README
     assert f"recomputed{chosen['recomputed_tokens']:>12,}" in README
+
+
+def test_it_quotes_the_measurements_that_were_made() -> None:
+    rows = [line for line in (ROOT / "benchmarks" / "RESULTS.md").read_text().splitlines() if line.startswith("|")]
+    assert len(rows) >= 5
+    assert all(row in README for row in rows)
