@@ -161,10 +161,17 @@ def conversations(limit: int, store: str | None, form: str) -> None:
 
 @turnlens.command()
 @click.argument("name", required=False)
+@_STORE
 @_FORMAT
 @_failing
-def queries(name: str | None, form: str) -> None:
-    """List the tables, views and macros of a store, or show the columns and the SQL of one."""
+def queries(name: str | None, store: str | None, form: str) -> None:
+    """List the tables, views and macros to ask, or show the columns and the SQL of one.
+
+    Without --store these are what this Turnlens brings; with it, what that store has."""
+    if store is not None:
+        sql, of = ("from list_objects()", []) if name is None else ("from list_columns(?)", [name])
+        _print(connect(store), sql, form, of)
+        return
     if name is None:
         rows = [{"name": o.name, "kind": o.kind.removesuffix("s"), "what": o.brief} for o in library.objects() if not o.private]
         output.emit(rows, ["name", "kind", "what"], form)

@@ -307,6 +307,14 @@ def test_queries_lists_what_there_is() -> None:
     )
 
 
+def test_queries_of_a_store(store: str, serving: Collector) -> None:
+    for where in (store, serving.http_url):
+        listed = json.loads(run("queries", "--store", where, "--format", "json").output)
+        assert {("turns", "view"), ("spans", "table"), ("turn_of", "macro")} <= {(row["name"], row["kind"]) for row in listed}
+        columns = json.loads(run("queries", "restores", "--store", where, "--format", "json").output)
+        assert columns[0] == {"name": "turn_id", "type": "VARCHAR", "brief": "the turn that it was for"}
+
+
 def test_stores_that_cannot_be_used(tmp_path: Path) -> None:
     missing = run("turns", "--store", str(tmp_path / "none.duckdb"))
     assert missing.exit_code == 1

@@ -1,0 +1,8 @@
+-- The columns of one table or view of a store, with their comments.
+--
+-- Example: from list_columns('turns')
+create or replace macro list_columns(object) as table
+select column_name as name, data_type as type, comment as brief
+from duckdb_columns()
+where database_name = current_database() and table_name = object
+order by column_index;
