@@ -1,6 +1,7 @@
 """Packages without type information, imported here once so that the rest of the code stays strictly checked.
 
-``pyarrow`` ships no stubs; the stubs of protobuf hide ``google.rpc``, which comes with the OTLP exporters.
+``pyarrow`` ships no types of its own, and its stubs lag behind it; the stubs of protobuf hide ``google.rpc``, which comes with
+the OTLP exporters.
 """
 
 from importlib import import_module

@@ -54,7 +54,6 @@ METRIC_POINTS: Mapping[str, Any] = {
     "attributes": pa.string(),
     "received_ns": pa.int64(),
 }
-TABLES: Mapping[str, Mapping[str, Any]] = {"resources": RESOURCES, "spans": SPANS, "metric_points": METRIC_POINTS}
 
 
 class Columns:

@@ -252,11 +252,6 @@ class Ledger:
     # -- result -----------------------------------------------------------------------------------------------------------
 
     @property
-    def proved_seen(self) -> int:
-        """End of the prefix that was consumed from another turn's KV, whatever the ghost index remembers."""
-        return self._proved_seen
-
-    @property
     def frontier(self) -> int:
         """End of the highest accepted position of the running attempt."""
         return self._attempt.frontier if self._attempt else 0

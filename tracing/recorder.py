@@ -61,6 +61,14 @@ def _limit(name: str, default: int) -> int:
         return default
 
 
+def _printed(name: object) -> str | None:
+    """A name as text, on the engine's thread: whatever it is, nothing is raised."""
+    try:
+        return None if name is None else str(name)
+    except Exception:
+        return "unprintable"
+
+
 _recorders: "WeakSet[Recorder]" = WeakSet()
 
 
@@ -170,10 +178,7 @@ class Recorder:
 
         Known attributes: ``model``, ``run``, ``tenant``, ``message_count``, ``arrived_ns`` (when the server got the request,
         wall ns) and ``cache_disabled`` (``by_request`` or ``by_configuration``). Others are kept under ``turnlens.``."""
-        try:
-            request_id = str(request_id)
-        except Exception:
-            request_id = "unprintable"
+        request_id = _printed(request_id) or ""
         turn = Turn(self, self._turn_id(request_id), request_id)
         when = self.now_ns() if at_ns is None else at_ns
         arrived = attributes.pop("arrived_ns", None)
@@ -183,12 +188,12 @@ class Recorder:
         begin = Begin(
             when,
             prompt_tokens,
-            None if conversation_id is None else str(conversation_id),
-            None if session is None else str(session),
+            _printed(conversation_id),
+            _printed(session),
             # No keys were given, or a list that is empty as yet: an engine may add keys to it.
             None if isinstance(prefix, tuple) and not prefix else ReusePoints(prefix, prefix_at, self._text),
             arrived,  # type: ignore[arg-type]  # checked by the draining thread, like all that the engine says
-            None if disabled is None else str(disabled),
+            _printed(disabled),
             facts,
         )
         turn.begin_lost = not self.put(handles.BEGIN, when, turn, begin, _HEADROOM)
@@ -199,13 +204,13 @@ class Recorder:
         with self._ids_lock:
             given = self._request_ids
             again = given.pop(request_id, 0) + 1
-            given[request_id] = again  # at the end: the least recently used is forgotten first
             turn_id = request_id if again == 1 else f"{request_id}~{again}"
-            while again > 1 and turn_id in given:
+            while turn_id in given:
                 again += 1
                 turn_id = f"{request_id}~{again}"
-            if again > 1:
-                given[request_id], given[turn_id] = again, 1
+            given[request_id] = again  # at the end: the least recently used is forgotten first
+            if turn_id != request_id:
+                given[turn_id] = 1
             while len(given) > _REQUEST_IDS:
                 given.pop(next(iter(given)))
             return turn_id
@@ -281,7 +286,7 @@ class Recorder:
         return self._exporting.flush(max(0.0, deadline - time.monotonic()))
 
     def close(self, timeout_s: float = 5.0) -> bool:
-        """Flush and stop. Turns that are still open are not reported. False where something could not be sent in time."""
+        """Flush and stop. Turns that are still open stay unfinished in the store. False where not all was sent."""
         if self._closing:
             return True
         self._closing = True

@@ -61,7 +61,11 @@ def test_an_end_with_nonsense_ends_the_turn() -> None:
 
 def test_a_name_that_cannot_be_printed() -> None:
     scene = Scene()
-    assert scene.recorder.turn(Unprintable()).id == "unprintable"  # type: ignore[arg-type]
+    nameless: Any = Unprintable()
+    turn = scene.recorder.turn(nameless, conversation_id=nameless, session=nameless, prompt_tokens=4, cache_disabled=nameless)
+    assert turn.id == "unprintable"
+    turn.finished()
+    assert turn.attribution(5) is not None
     scene.recorder.close()
 
 
