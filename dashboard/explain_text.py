@@ -23,11 +23,11 @@ def render(explained: Row) -> str:
 
 
 def paragraphs(explained: Row) -> list[str]:
-    """The verdict, why each span is as it is, work beyond the prompt, cost, what is missing: a title and its sentences each."""
+    """The verdict, why each span is as it is, what would have kept it, work beyond the prompt, cost, what is missing: a title and its sentences each."""
     turn: Row = explained["turn"]
     groups = sorted(wording.grouped(wording.merged(explained["spans"])), key=_order)
     said = [wording.verdict(turn), *(_group(group, explained) for group in groups)]
-    return said + [part for part in (_accounts(turn), _cost(explained), _incomplete(turn)) if part]
+    return said + [part for part in (_kept(explained), _accounts(turn), _cost(explained), _incomplete(turn)) if part]
 
 
 def _order(group: list[Row]) -> tuple[int, int]:
@@ -101,6 +101,11 @@ def _group(group: list[Row], explained: Row) -> str:
     if span["missing_evidence"]:
         lines.append(f"  To be sure, one would need: {span['missing_evidence']}.")
     return "\n".join(lines)
+
+
+def _kept(explained: Row) -> str:
+    kept: Row | None = explained["kept_by"]
+    return "" if kept is None else f"What would have kept it\n  {wording.kept_by(kept)}"
 
 
 def _accounts(turn: Row) -> str:

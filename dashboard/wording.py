@@ -192,6 +192,22 @@ _SENTENCES: dict[str, Callable[[Row, Row], list[str]]] = {
 }
 
 
+def kept_by(kept: Row) -> str:
+    """What would have kept a prefix that was evicted, by a replay."""
+    said: list[str] = []
+    for remedy in kept["remedies"]:
+        policy = "the same policy" if remedy["policy"] == kept["policy"] else remedy["policy"]
+        if remedy["more"]:
+            said.append(f"{remedy['capacity']:,} {remedy['unit']} with {policy}")
+        else:
+            said.append(f"{policy} at {remedy['capacity']:,} {remedy['unit']}")
+    whole = "all" if kept["whole"] else "the last"
+    basis = f"replayed on {whole} {kept['publishes']:,} publishes since {clock(kept['since_ns'])}"
+    if not said:
+        return f"No number of {kept['unit']} would have kept tokens 0-{tokens(kept['tokens'])} ({basis})."
+    return f"{', or '.join(said)} ({basis})."
+
+
 def sentences(span: Row, explained: Row) -> list[str]:
     """Why this span of the prompt came from where it came. ``explained`` is the whole explanation of its turn."""
     say = _SENTENCES.get(span["cause"].partition(".")[0])

@@ -1,9 +1,11 @@
 """One turn explained, as data. Every number and every cause comes from the SQL; this only fetches and groups."""
 
+from dataclasses import asdict
 from typing import Any
 
 from turnlens.queries.errors import UnknownTurnError
 from turnlens.queries.store import Store
+from turnlens.queries.whatif.kept import kept
 
 Row = dict[str, Any]
 
@@ -12,14 +14,19 @@ def explain(store: Store, turn: str) -> Row:
     """Explain the turn that an id means: a turn id, a request id, a trace id or a span id.
 
     Returns ``turn`` (the row of view turns), ``spans`` (the rows of view causes in order, each with its ``eviction``),
-    ``restores``, ``cost`` (None for a hit) and ``waterfall``. Raises UnknownTurnError for an id of no turn or of several."""
+    ``restores``, ``cost`` (None for a hit), ``waterfall``, and ``kept_by`` (what would have kept what was evicted, from a
+    replay of what came before; None where nothing was, or where that cannot be said). Raises UnknownTurnError for an id of no
+    turn or of several."""
     trace_id, span_id = _identity(store, turn)
     of = [trace_id, span_id]
     (row,) = _rows(store, "from turn_of(?, ?)", of)
     cost = _rows(store, "from cost_of(?, ?)", of)
+    spans = _rows(store, "from causes_of(?, ?)", of)
+    remedies = kept(store, row, spans)
     return {
         "turn": row,
-        "spans": _rows(store, "from causes_of(?, ?)", of),
+        "spans": spans,
+        "kept_by": None if remedies is None else asdict(remedies),
         "restores": _rows(store, "from restores_of(?, ?)", of),
         "cost": cost[0] if cost else None,
         "waterfall": _rows(store, "from waterfall_of(?, ?)", of),

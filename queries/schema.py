@@ -3,15 +3,29 @@
 import hashlib
 import time
 from importlib.metadata import version as distribution_version
+from importlib.resources import files
+from typing import NamedTuple
 
 import duckdb
 
 from turnlens.queries import library
 from turnlens.queries.errors import StoreVersionError
 
-VERSION = 1
 _MARK = "One row a version that this store has had. Views and macros: "
-HISTORY = {1: "first tables: resources, spans, metric_points"}
+
+
+class _Version(NamedTuple):
+    """What a version brought, and the file in ``migrations`` that makes the one before it into this one."""
+
+    description: str
+    migration: str | None
+
+
+HISTORY = {
+    1: _Version("first tables: resources, spans, metric_points", None),
+    2: _Version("positions of the keys of the reference stream: spans.keys_end_tokens", "reference_positions"),
+}
+VERSION = max(HISTORY)
 
 
 def install(connection: duckdb.DuckDBPyConnection) -> None:
@@ -27,10 +41,9 @@ def install(connection: duckdb.DuckDBPyConnection) -> None:
                 if item.kind == "tables":
                     connection.execute(item.sql)
                     _comment(connection, item)
-            connection.execute(
-                "insert into schema_history values (?, ?, ?, ?)",
-                [VERSION, time.time_ns(), distribution_version("turnlens"), HISTORY[VERSION]],
-            )
+            _note(connection, VERSION)
+        for version in range((VERSION if found is None else found) + 1, VERSION + 1):
+            _migrate(connection, version)
         if _installed_digest(connection) != digest():
             _install_queries(connection)
             connection.execute(f"comment on table schema_history is {_literal(_MARK + digest())}")
@@ -38,6 +51,23 @@ def install(connection: duckdb.DuckDBPyConnection) -> None:
     except BaseException:
         connection.execute("rollback")
         raise
+
+
+def _migrate(connection: duckdb.DuckDBPyConnection, version: int) -> None:
+    """Make the tables of the version before into those of this one."""
+    name = HISTORY[version].migration
+    connection.execute(files("turnlens.queries.migrations").joinpath(f"{name}.sql").read_text())
+    for item in library.objects():
+        if item.kind == "tables":
+            _comment(connection, item)
+    _note(connection, version)
+
+
+def _note(connection: duckdb.DuckDBPyConnection, version: int) -> None:
+    connection.execute(
+        "insert into schema_history values (?, ?, ?, ?)",
+        [version, time.time_ns(), distribution_version("turnlens"), HISTORY[version].description],
+    )
 
 
 def digest() -> str:

@@ -124,6 +124,7 @@ SPAN_FIELDS: tuple[Field, ...] = (
     # the reference stream
     _field("turnlens.key", "VARCHAR", "", "snapshot or deepest prefix key that this span is about"),
     _field("turnlens.keys", "VARCHAR[]", "", "keys in order of depth: of a turn those not seen before, else those concerned"),
+    _field("turnlens.keys_end_tokens", "BIGINT[]", "tokens", "where each of a turn's keys ends, unless tokens_each says"),
     _field("turnlens.parent_key", "VARCHAR", "", "the key just above the first of keys"),
     _field("turnlens.keys_omitted", "BIGINT", "keys", "keys left out of this span because the list was too long"),
     _field("turnlens.tokens_each", "BIGINT", "tokens", "tokens per key, where keys are blocks"),
@@ -160,7 +161,9 @@ SPAN_FIELDS: tuple[Field, ...] = (
     _field("turnlens.slots", "BIGINT", "slots", "slots that a published snapshot takes"),
     _field("turnlens.trigger", "VARCHAR", "", "what caused a publish: speaker_change, turn_end, page, interval, restore"),
     _field("turnlens.policy", "VARCHAR", "", "the eviction policy that chose the victim"),
-    _field("turnlens.sequence", "BIGINT", "", "order among the recorder's publishes and evictions, for equal times"),
+    _field(
+        "turnlens.sequence", "BIGINT", "", "order among the recorder's admissions, publishes and evictions, for equal times"
+    ),
     _field("turnlens.owner_turn_id", "VARCHAR", "", "the turn that had published what was evicted"),
     _field("turnlens.age_ns", "BIGINT", "ns", "time since the evicted snapshot was published"),
     _field("turnlens.idle_ns", "BIGINT", "ns", "time since the evicted snapshot was last used"),

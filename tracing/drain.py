@@ -242,6 +242,7 @@ class Drain:
             "turnlens.tier": tier,
             "turnlens.retries": retries,
             "turnlens.retry_reasons": state.retry_reasons or None,
+            "turnlens.sequence": self._snapshots.next_sequence(),
             **self._around.attributes(at_ns, *self._totals),
         }
         state.retry_reasons = []

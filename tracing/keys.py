@@ -47,6 +47,11 @@ class ReusePoints:
         self._text = text
         self._texts: list[str] = []
 
+    @property
+    def spacing(self) -> int | None:
+        """Tokens from one reuse point to the next, or None where they stand at positions of their own."""
+        return self._at if isinstance(self._at, int) else None
+
     def count(self, upto: int) -> int:
         """How many reuse points end at or below position ``upto``."""
         if isinstance(self._at, int):

@@ -34,6 +34,11 @@ class Snapshots:
         self._totals = totals
         self._sequence = 0
 
+    def next_sequence(self) -> int:
+        """The place of the next admission, publish or eviction in their order."""
+        self._sequence += 1
+        return self._sequence
+
     def begun(self, at_ns: int, key: object, turn: Turn | None, tokens: int) -> None:
         """One snapshot's publish began: its prefix has been computed, and is seen from now on."""
         entry = self._ghost.saw(self._text(key), turn.id if turn else "", at_ns, tokens)
@@ -190,8 +195,7 @@ class Snapshots:
         error: str | None = None,
     ) -> SpanContext:
         """In the turn's trace where there is one, else a trace of its own."""
-        self._sequence += 1
-        facts["turnlens.sequence"] = self._sequence
+        facts["turnlens.sequence"] = self.next_sequence()
         ids: dict[str, Value]
         if state is None:
             context, sampled = self._factory.root(name)

@@ -420,6 +420,8 @@ class TurnState:
             "turnlens.key": points.key(count - 1),
             "turnlens.key_tokens": points.end(count - 1),
             "turnlens.keys": [points.key(index) for index in range(known, kept)] or None,
+            "turnlens.keys_end_tokens": None if points.spacing else [points.end(index) for index in range(known, kept)] or None,
+            "turnlens.tokens_each": points.spacing,
             "turnlens.keys_omitted": count - kept or None,
             "turnlens.parent_key": points.key(known - 1) if known else None,
         }

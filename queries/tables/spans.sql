@@ -68,6 +68,7 @@ create table spans (
   total_ns BIGINT,                                                       -- arrival to finish [ns]
   key VARCHAR,                                                           -- snapshot or deepest prefix key that this span is about
   keys VARCHAR[],                                                        -- keys in order of depth: of a turn those not seen before, else those concerned
+  keys_end_tokens BIGINT[],                                              -- where each of a turn's keys ends, unless tokens_each says [tokens]
   parent_key VARCHAR,                                                    -- the key just above the first of keys
   keys_omitted BIGINT,                                                   -- keys left out of this span because the list was too long [keys]
   tokens_each BIGINT,                                                    -- tokens per key, where keys are blocks [tokens]
@@ -99,7 +100,7 @@ create table spans (
   slots BIGINT,                                                          -- slots that a published snapshot takes [slots]
   trigger VARCHAR,                                                       -- what caused a publish: speaker_change, turn_end, page, interval, restore
   policy VARCHAR,                                                        -- the eviction policy that chose the victim
-  sequence BIGINT,                                                       -- order among the recorder's publishes and evictions, for equal times
+  sequence BIGINT,                                                       -- order among the recorder's admissions, publishes and evictions, for equal times
   owner_turn_id VARCHAR,                                                 -- the turn that had published what was evicted
   age_ns BIGINT,                                                         -- time since the evicted snapshot was published [ns]
   idle_ns BIGINT,                                                        -- time since the evicted snapshot was last used [ns]

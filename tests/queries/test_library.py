@@ -66,8 +66,23 @@ def test_a_store_of_a_newer_program_is_refused_by_version(installed: duckdb.Duck
     newer = duckdb.connect()
     schema.install(newer)
     newer.execute("insert into schema_history values (99, 0, '9.0', 'from the future')")
-    with pytest.raises(StoreVersionError, match=r"schema version 99.*knows versions up to 1"):
+    with pytest.raises(StoreVersionError, match=r"schema version 99.*knows versions up to 2"):
         schema.install(newer)
+
+
+def test_a_store_of_an_earlier_version_is_migrated_and_its_history_kept() -> None:
+    earlier = duckdb.connect()
+    schema.install(earlier)
+    earlier.execute("alter table spans drop column keys_end_tokens")
+    earlier.execute("update schema_history set version = 1, description = 'first tables: resources, spans, metric_points'")
+    earlier.execute("insert into spans (name, turn_id) values ('turn', 'kept')")
+    schema.install(earlier)
+    assert earlier.execute("select version from schema_history order by version").fetchall() == [(1,), (2,)]
+    assert earlier.execute("select turn_id, keys_end_tokens from spans").fetchall() == [("kept", None)]
+    fresh = duckdb.connect()
+    schema.install(fresh)
+    columns = "select column_name, data_type, comment from duckdb_columns() where table_name = 'spans' order by column_name"
+    assert earlier.execute(columns).fetchall() == fresh.execute(columns).fetchall()
 
 
 def test_a_database_of_something_else_is_refused() -> None:

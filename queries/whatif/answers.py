@@ -1,0 +1,217 @@
+"""What-if, answered: reuse against capacity and policy, where it stops growing, and what would have kept one turn's prefix."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from turnlens.queries.errors import QueryError
+from turnlens.queries.whatif import policies
+from turnlens.queries.whatif.policies import Policy
+from turnlens.queries.whatif.replaying import Replays, least
+from turnlens.queries.whatif.stream import Stream
+
+_CURVE = 12  # capacities that are shown where none are asked for
+_NEAR = 0.99
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One capacity under one policy. ``capacity`` is in ``unit``, ``bytes`` where a token's bytes are known. Of ``seen_tokens``
+    (prompt tokens seen before) ``hit_tokens`` would have been found; the rest is recomputed, in about ``lost_seconds``.
+    ``reuse_ratio`` is hit / seen. ``note`` marks what the engine had, and where reuse stops growing."""
+
+    policy: str
+    capacity: int
+    unit: str
+    capacity_bytes: int | None
+    turns: int
+    seen_tokens: int
+    hit_tokens: int
+    reuse_ratio: float | None
+    recomputed_tokens: int
+    lost_seconds: float | None
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Knee:
+    """Where reuse stops growing under one policy: the least capacity with all the reuse that an endless one would have, and the
+    least with 99% of it. Null where nothing is reused."""
+
+    policy: str
+    unit: str
+    capacity: int | None
+    nearly: int | None
+    reuse_ratio: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The configuration that really ran, replayed: of ``turns`` turns so many found the ``same`` prefix as recorded."""
+
+    policy: str
+    capacity: int
+    turns: int
+    same: int
+    recorded_tokens: int
+    replayed_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """The whole answer. ``left_out`` counts turns that are not part of the totals, by reason."""
+
+    engine: str
+    unit: str
+    first_ns: int
+    last_ns: int
+    turns: int
+    publishes: int
+    conversation: str | None
+    curve: list[Outcome]
+    knees: list[Knee]
+    check: Check | None
+    left_out: dict[str, int]
+    assumptions: list[str] = field(default_factory=list[str])
+
+    def as_json(self) -> dict[str, Any]:
+        """As plain data."""
+        return asdict(self)
+
+
+class Study:
+    """Answers from one stream. ``bytes_per_token`` gives capacities of blocks in bytes as well."""
+
+    def __init__(self, stream: Stream, conversation: str | None = None, bytes_per_token: int | None = None) -> None:
+        self.stream = stream
+        self.replays = Replays(stream)
+        self._conversation = conversation
+        self._bytes = bytes_per_token
+        self._members = [
+            number for number, turn in enumerate(stream.turns) if turn.counted and conversation in (None, turn.conversation_id)
+        ]
+        if not self._members:
+            of = f"of conversation {conversation!r} " if conversation is not None else ""
+            why = "; ".join(f"{count:,} {reason}" for reason, count in stream.left_out.items()) or "none was recorded"
+            raise QueryError(f"No turn {of}on {stream.engine} can be counted: {why}.")
+        self._seen = sum(stream.turns[number].seen_tokens for number in self._members)
+
+    def answer(self, names: Sequence[str] = policies.DEFAULT, capacities: Sequence[int] | None = None) -> WhatIf:
+        """The curves of these policies, at these capacities or at about a dozen. Raises QueryError for an unknown policy."""
+        chosen = [policies.named(name) for name in names]
+        knees = [self.knee(policy) for policy in chosen]
+        shown = self._capacities(knees) if capacities is None else sorted(set(capacities))
+        smallest = self.replays.smallest
+        if any(capacity < smallest for capacity in shown):
+            why = "" if smallest == 1 else ": the longest prompt takes that many"
+            raise QueryError(f"At least {smallest:,} {self.stream.unit} are needed, not {min(shown):,}{why}.")
+        curve = [self.outcome(policy, capacity, knee) for policy, knee in zip(chosen, knees, strict=True) for capacity in shown]
+        stream = self.stream
+        return WhatIf(
+            engine=stream.engine,
+            unit=stream.unit,
+            first_ns=stream.first_ns,
+            last_ns=stream.last_ns,
+            turns=len(self._members),
+            publishes=stream.publishes,
+            conversation=self._conversation,
+            curve=curve,
+            knees=knees,
+            check=self.check(),
+            left_out=stream.left_out,
+            assumptions=self.assumptions(),
+        )
+
+    def outcome(self, policy: Policy, capacity: int, knee: Knee | None = None) -> Outcome:
+        """One point of a curve."""
+        hit = self._hits(policy, capacity)
+        lost = self._seen - hit
+        rate = self.stream.prefill_tokens_per_second
+        notes: list[str] = []
+        if capacity == self.stream.recorded_capacity:
+            notes.append("recorded" if policy.name == self.stream.policy else "recorded capacity")
+        if knee is not None and capacity == knee.capacity:
+            notes.append("reuse stops growing")
+        tokens = capacity * self.stream.unit_tokens
+        return Outcome(
+            policy=policy.name,
+            capacity=capacity,
+            unit=self.stream.unit,
+            capacity_bytes=tokens * self._bytes if self._bytes and self.stream.slots is None else None,
+            turns=len(self._members),
+            seen_tokens=self._seen,
+            hit_tokens=hit,
+            reuse_ratio=hit / self._seen if self._seen else None,
+            recomputed_tokens=lost,
+            lost_seconds=None if rate is None else lost / rate,
+            note=", ".join(notes),
+        )
+
+    def knee(self, policy: Policy) -> Knee:
+        """Where the reuse of all counted turns stops growing. With more capacity reuse is taken to be no less."""
+        most = self.replays.largest
+        best = self._hits(policy, most)
+        if not best:
+            return Knee(policy.name, self.stream.unit, None, None, 0.0 if self._seen else None)
+        return Knee(
+            policy.name,
+            self.stream.unit,
+            least(self.replays.smallest, most, lambda capacity: self._hits(policy, capacity) >= best),
+            least(self.replays.smallest, most, lambda capacity: self._hits(policy, capacity) >= _NEAR * best),
+            best / self._seen if self._seen else None,
+        )
+
+    def check(self) -> Check | None:
+        """How well the replay meets what was recorded; None where the capacity or the policy that ran is not known."""
+        capacity, name = self.stream.recorded_capacity, self.stream.policy
+        if capacity is None or name not in policies.POLICIES:
+            return None
+        found = self.replays.found(policies.named(name), capacity)
+        recorded = [(turn.found_tokens, number) for number in self._members for turn in [self.stream.turns[number]]]
+        known = [(tokens, found[number]) for tokens, number in recorded if tokens is not None]
+        return Check(
+            policy=name,
+            capacity=capacity,
+            turns=len(known),
+            same=sum(1 for tokens, replayed in known if tokens == replayed),
+            recorded_tokens=sum(tokens for tokens, _ in known),
+            replayed_tokens=sum(replayed for _, replayed in known),
+        )
+
+    def assumptions(self) -> list[str]:
+        """What the answer rests on, in sentences."""
+        stream = self.stream
+        said = [
+            "Open loop: every turn arrives when it did; one that would have been faster does not bring the next one sooner.",
+            "What is not found on the device is counted as recomputed, also where another tier might have restored it.",
+        ]
+        if stream.slots is not None and stream.pool_tokens is not None:
+            said.append(f"The pool stays at {stream.pool_tokens:,} tokens; what running turns hold is taken to grow evenly.")
+        if stream.slots is None:
+            said.append("A prefix that was evicted is there again from the admission of the turn that computes it again.")
+        if stream.prefill_tokens_per_second is not None:
+            said.append(
+                f"Seconds: at {stream.prefill_tokens_per_second:,.0f} tokens a second, as the recorded turns were computed."
+            )
+        return said
+
+    def _hits(self, policy: Policy, capacity: int) -> int:
+        found, turns = self.replays.found(policy, capacity), self.stream.turns
+        return sum(min(found[number], turns[number].prompt_tokens - 1, turns[number].seen_tokens) for number in self._members)
+
+    def _capacities(self, knees: Sequence[Knee]) -> list[int]:
+        """About a dozen, evenly on a logarithmic scale, with what the engine had and where reuse stops growing."""
+        had = self.stream.recorded_capacity
+        wanted: set[int] = {knee.capacity for knee in knees if knee.capacity is not None}
+        if had is not None:
+            wanted.add(had)
+        high = max(wanted, default=self.replays.largest)
+        low = max(self.replays.smallest, min([high, *wanted]) // 8)
+        steps = [low * (high / low) ** (at / (_CURVE - 1)) for at in range(_CURVE)]
+        return sorted({*wanted, *(max(low, _rounded(step)) for step in steps)})
+
+
+def _rounded(value: float) -> int:
+    """To two digits: a capacity that a person would choose."""
+    scale = int(10 ** max(0, len(str(int(value))) - 2))
+    return max(1, round(value / scale) * scale)

@@ -1,0 +1,296 @@
+"""The recorded reference stream of one engine start: what each turn asked its cache for, and when it left what behind.
+
+Everything comes from the store's ``reference_*`` macros. What cannot be replayed is counted by reason, never guessed.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from turnlens.queries.errors import QueryError
+from turnlens.queries.store import Store
+from turnlens.queries.whatif.points import Points
+
+Row = dict[str, Any]
+EVER_NS = 9_000_000_000_000_000_000
+
+
+class Kind(IntEnum):
+    """What an event of the stream is."""
+
+    LOOKUP = 0  # a turn was admitted
+    PUBLISH = 1  # a turn made a point reusable
+    LEAVE = 2  # a turn gave up its KV
+    LEASE = 3  # a point is kept
+    UNLEASE = 4
+    DROP = 5  # a point went for a reason that is not pressure
+
+
+class Event(NamedTuple):
+    """``turn`` and ``point`` are numbers, -1 where there is none."""
+
+    at_ns: int
+    kind: Kind
+    turn: int
+    point: int
+
+
+@dataclass(slots=True)
+class Reference:
+    """One turn. Positions and counts are tokens. ``deepest`` is the last reuse point of its prompt, ``left`` the last one that
+    it had made reusable when it ended (-1: none). ``counted``: it is part of the totals."""
+
+    turn_id: str
+    trace_id: str
+    span_id: str
+    conversation_id: str | None
+    admitted_ns: int
+    first_token_ns: int
+    end_ns: int
+    prompt_tokens: int
+    output_tokens: int
+    seen_tokens: int
+    found_tokens: int | None
+    hit_tokens: int | None
+    deepest: int
+    left: int
+    reads_cache: bool = True
+    counted: bool = True
+
+
+@dataclass(slots=True)
+class Stream:
+    """``slots``: the engine keeps whole snapshots in slots; None for a cache of blocks. ``unit_tokens`` is a block's length
+    there. ``left_out`` counts the turns that are not part of the totals, by reason."""
+
+    engine: str
+    slots: int | None
+    pool_tokens: int | None
+    unit_tokens: int
+    policy: str | None
+    points: Points
+    turns: list[Reference]
+    events: list[Event]
+    left_out: dict[str, int]
+    first_ns: int
+    last_ns: int
+    prefill_tokens_per_second: float | None = None
+    publishes: int = 0
+    notes: list[str] = field(default_factory=list[str])
+
+    @property
+    def unit(self) -> str:
+        """What capacity is counted in."""
+        return "blocks" if self.slots is None else "slots"
+
+    @property
+    def recorded_capacity(self) -> int | None:
+        """What the engine had, in ``unit``."""
+        if self.slots is not None:
+            return self.slots
+        return None if self.pool_tokens is None else self.pool_tokens // self.unit_tokens
+
+    def held(self, turn: Reference, found: int, at_ns: int) -> int:
+        """How much KV a running turn holds at a time, as if it grew evenly from its admission to its first token and from there
+        to its end [tokens]. When each step ran is not in the store."""
+        if at_ns < turn.first_token_ns:
+            share = (at_ns - turn.admitted_ns) / (turn.first_token_ns - turn.admitted_ns)
+            return found + round(max(0.0, share) * max(0, turn.prompt_tokens - found))
+        if at_ns < turn.end_ns:
+            share = (at_ns - turn.first_token_ns) / (turn.end_ns - turn.first_token_ns)
+            return turn.prompt_tokens + round(share * turn.output_tokens)
+        return turn.prompt_tokens + turn.output_tokens
+
+    def usable(self, turn: Reference, found: int) -> int:
+        """Of a prefix that was found, what is a hit: of a prompt found whole at least the last token is computed."""
+        return min(found, turn.prompt_tokens - 1)
+
+
+def engines(store: Store) -> list[Row]:
+    """The engine starts of a store, the one with the most turns first: the rows of macro ``reference_engines``."""
+    return store.query("from reference_engines()").to_pylist()
+
+
+def name_of(engine: Row) -> str:
+    """An engine start as a person names it: engine/replica, and its runs."""
+    runs = f" run {', '.join(engine['runs'])}" if engine["runs"] else ""
+    return f"{engine['engine'] or 'unknown'}/{engine['replica'] or '0'}{runs}"
+
+
+def load(store: Store, engine: Row, since_ns: int = 0, until_ns: int = EVER_NS) -> Stream:
+    """The stream of one engine start between two times [ns]. Raises QueryError where nothing in it can be replayed."""
+    bounds = [engine["resource_id"], since_ns, until_ns]
+    turns = store.query("from reference_turns(?, ?, ?)", bounds).to_pylist()
+    changes = store.query("from reference_changes(?, ?, ?)", bounds).to_pylist()
+    return build(engine, turns, changes)
+
+
+def build(engine: Row, turns: list[Row], changes: list[Row]) -> Stream:
+    """The stream from rows of ``reference_engines``, ``reference_turns`` and ``reference_changes``."""
+    points = Points()
+    _declare(points, turns, changes)
+    left_out: Counter[str] = Counter()
+    references: list[Reference] = []
+    by_id: dict[str, int] = {}
+    timed: list[tuple[int, Event]] = []  # order among equal times, event
+    for row in turns:
+        reason, replayed = _unfit(row, points)
+        if reason is not None:
+            left_out[reason] += 1
+        if not replayed:
+            continue
+        number = len(references)
+        by_id[row["turn_id"]] = number
+        references.append(_reference(row, points, counted=reason is None))
+        timed.append((row["sequence"] or 0, Event(row["admitted_ns"], Kind.LOOKUP, number, -1)))
+    last: dict[int, tuple[int, int]] = {}
+    publishes = _add_changes(changes, points, references, by_id, timed, last)
+    for number, row in ((by_id[row["turn_id"]], row) for row in turns if row["turn_id"] in by_id):
+        # A turn lets go at its end, or with the last thing that it publishes. Among equal times that is before the next
+        # admission.
+        when, order = max((row["end_ns"], -1), last.get(number, (0, 0)))
+        timed.append((order, Event(when, Kind.LEAVE, number, -1)))
+    timed.sort(key=lambda item: (item[1].at_ns, item[0]))
+    if not references:
+        why = "; ".join(f"{count:,} {reason}" for reason, count in left_out.most_common()) or "there are no turns"
+        raise QueryError(
+            f"Nothing of engine {name_of(engine)} can be replayed: {why}. Prefix keys are needed (docs/recording.md)."
+        )
+    whole = engine["slots"] is not None
+    return Stream(
+        engine=name_of(engine),
+        slots=engine["slots"],
+        pool_tokens=engine["pool_tokens"],
+        unit_tokens=max(1, engine["unit_tokens"] or 1) if whole else _block_tokens(engine, turns, changes),
+        policy=engine["policy"],
+        points=points,
+        turns=references,
+        events=[event for _, event in timed],
+        left_out=dict(left_out),
+        first_ns=min(turn.admitted_ns for turn in references),
+        last_ns=max(turn.admitted_ns for turn in references),
+        prefill_tokens_per_second=_prefill_rate(turns),
+        publishes=publishes,
+    )
+
+
+def _declare(points: Points, turns: list[Row], changes: list[Row]) -> None:
+    """Which key stands below which. Turns say it best: a publish's parent is only the nearest snapshot that was there."""
+    prompts: dict[str, tuple[str, int]] = {}
+    for row in turns:
+        keys: list[str] = row["keys"] or []
+        each: int | None = row["tokens_each"]
+        if row["key"] is not None:
+            prompts[row["turn_id"]] = (row["key"], row["key_tokens"])
+        if each:
+            last = row["key_tokens"] - (row["keys_omitted"] or 0) * each
+            points.declare(keys, row["parent_key"], [last - (len(keys) - 1 - at) * each for at in range(len(keys))])
+        elif row["keys_end_tokens"] is not None:
+            points.declare(keys, row["parent_key"], row["keys_end_tokens"])
+    for row in changes:
+        if row["kind"] not in ("publish", "not_published"):
+            continue
+        if row["tokens_each"]:
+            points.declare(row["keys"], row["parent_key"], None, row["tokens_each"])
+        elif row["key_tokens"] is not None:
+            key, tokens = prompts.get(row["turn_id"], (None, 0))
+            parent = key if key is not None and tokens < row["key_tokens"] else row["parent_key"]
+            points.declare(row["keys"][-1:], parent, [row["key_tokens"]])
+    for row in turns:  # what lies above a prefix that is older than these rows is not known: it begins there
+        if row["parent_key"] is not None and points.number(row["parent_key"]) is None:
+            points.declare([row["parent_key"]], None, [row["seen_tokens"] or 0])
+            points.older.add(row["parent_key"])
+
+
+def _unfit(row: Row, points: Points) -> tuple[str | None, bool]:
+    """Why a turn is not part of the totals, or None; and whether it is replayed all the same, for what it does to others."""
+    if row["key"] is None:
+        return ("without prefix keys" if row["seen_basis"] != "keys" else "shorter than the reuse unit"), False
+    if row["admitted_ns"] is None:
+        return "never admitted", False
+    if row["keys_omitted"]:
+        return "with more keys than a span holds", False
+    deepest = points.number(row["key"])
+    if row["prompt_tokens"] is None or deepest is None:
+        return "with keys that do not fit together", False
+    if points.key[points.root(deepest)] in points.older:
+        return "whose prefix is older than what was replayed", True
+    if not row["complete"]:
+        return "incomplete", True
+    if not row["reads_cache"]:
+        return "with the cache disabled", True
+    return None, True
+
+
+def _reference(row: Row, points: Points, *, counted: bool) -> Reference:
+    return Reference(
+        turn_id=row["turn_id"],
+        trace_id=row["trace_id"],
+        span_id=row["span_id"],
+        conversation_id=row["conversation_id"],
+        admitted_ns=row["admitted_ns"],
+        first_token_ns=row["first_token_ns"] or row["end_ns"],
+        end_ns=row["end_ns"],
+        prompt_tokens=row["prompt_tokens"],
+        output_tokens=row["output_tokens"] or 0,
+        seen_tokens=row["seen_tokens"] or 0,
+        found_tokens=max(row["found_tokens"] or 0, row["local_tokens"] or 0) if row["found_tokens"] is not None else None,
+        hit_tokens=row["hit_tokens"],
+        deepest=points.number(row["key"]) or 0,
+        left=-1,
+        reads_cache=row["reads_cache"],
+        counted=counted,
+    )
+
+
+def _add_changes(
+    changes: list[Row],
+    points: Points,
+    references: list[Reference],
+    by_id: dict[str, int],
+    timed: list[tuple[int, Event]],
+    last: dict[int, tuple[int, int]],
+) -> int:
+    """Put publishes, leases and drops among the events. Returns how many publishes there are."""
+    publishes = 0
+    for row in changes:
+        numbers = [number for number in map(points.number, row["keys"]) if number is not None]
+        if not numbers:
+            continue
+        at, order = row["at_ns"], row["sequence"] or 0
+        if row["kind"] == "publish":
+            points.publish(numbers)
+            publishes += len(numbers)
+            turn = by_id.get(row["turn_id"], -1)
+            if turn >= 0:
+                last[turn] = max(last.get(turn, (0, 0)), (at, order))
+                deepest = max(numbers, key=points.end.__getitem__)
+                left = references[turn].left
+                if left < 0 or points.end[deepest] > points.end[left]:
+                    references[turn].left = deepest
+            timed += [(order, Event(at, Kind.PUBLISH, turn, number)) for number in numbers]
+        elif row["kind"] == "not_published":
+            continue  # said where the key stands, and no more
+        elif row["kind"] == "lease":
+            timed.append((order, Event(row["began_ns"], Kind.LEASE, -1, numbers[-1])))
+            timed.append((order, Event(at, Kind.UNLEASE, -1, numbers[-1])))
+        else:
+            timed += [(order, Event(at, Kind.DROP, -1, number)) for number in reversed(numbers)]
+    return publishes
+
+
+def _block_tokens(engine: Row, turns: list[Row], changes: list[Row]) -> int:
+    """The length of a block [tokens]: what publishes say, else turns, else the reuse unit."""
+    said = next((row["tokens_each"] for row in (*changes, *turns) if row["tokens_each"]), None)
+    return int(said or engine["unit_tokens"] or 1)
+
+
+def _prefill_rate(turns: list[Row]) -> float | None:
+    """Tokens a second that turns were computed at, over all that computed anything: what a recomputed token costs there."""
+    tokens = seconds = 0.0
+    for row in turns:
+        if row["complete"] and row["computed_tokens"] and row["compute_ns"]:
+            tokens += row["computed_tokens"]
+            seconds += row["compute_ns"] / 1e9
+    return tokens / seconds if seconds > 0 else None
