@@ -42,8 +42,6 @@ def study(
     store: Store, engine: str | None = None, conversation: str | None = None, bytes_per_token: int | None = None
 ) -> Study:
     """The same, to ask several things of one replay."""
-    if conversation is not None:
-        _check_conversation(store, conversation)
     return Study(stream.load(store, _chosen(store, engine)), conversation, bytes_per_token)
 
 
@@ -63,9 +61,3 @@ def _chosen(store: Store, engine: str | None) -> stream.Row:
             f"{len(chosen)} engine starts could be meant. Name one with --engine, by its id or a part of its name:\n{names}"
         )
     raise QueryError(f"No engine start here is called {engine!r}. There are:\n{names}")
-
-
-def _check_conversation(store: Store, conversation: str) -> None:
-    rows = store.query("from conversation_turns(?) limit 1", [conversation]).to_pylist()
-    if not rows:
-        raise QueryError(f"There is no conversation {conversation!r} in {store.where}. `turnlens conversations` lists them.")

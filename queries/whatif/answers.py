@@ -90,6 +90,10 @@ class Study:
         self._members = [
             number for number, turn in enumerate(stream.turns) if turn.counted and conversation in (None, turn.conversation_id)
         ]
+        if conversation is not None and all(turn.conversation_id != conversation for turn in stream.turns):
+            raise QueryError(
+                f"There is no conversation {conversation!r} on {stream.engine}. `turnlens conversations` lists those of a store."
+            )
         if not self._members:
             of = f"of conversation {conversation!r} " if conversation is not None else ""
             why = "; ".join(f"{count:,} {reason}" for reason, count in stream.left_out.items()) or "none was recorded"

@@ -259,12 +259,14 @@ def _add_changes(
         if not numbers:
             continue
         at, order = row["at_ns"], row["sequence"] or 0
+        if row["turn_id"] in by_id and row["kind"] != "lease":  # its KV is held until then, also where nothing came of it
+            of = by_id[row["turn_id"]]
+            last[of] = max(last.get(of, (0, 0)), (at, order))
         if row["kind"] == "publish":
             points.publish(numbers)
             publishes += len(numbers)
             turn = by_id.get(row["turn_id"], -1)
             if turn >= 0:
-                last[turn] = max(last.get(turn, (0, 0)), (at, order))
                 deepest = max(numbers, key=points.end.__getitem__)
                 left = references[turn].left
                 if left < 0 or points.end[deepest] > points.end[left]:

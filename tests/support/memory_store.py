@@ -50,8 +50,8 @@ class MemoryStore:
 class CountingIds(IdGenerator):
     """1, 2, 3, ...: output with ids in it can be compared."""
 
-    def __init__(self) -> None:
-        self._traces = self._spans = 0
+    def __init__(self, above: int = 0) -> None:
+        self._traces = self._spans = above
 
     def generate_trace_id(self) -> int:
         self._traces += 1
@@ -69,12 +69,12 @@ class Scene:
         self.exporter = InMemorySpanExporter()
         self.registry = CollectorRegistry()
         settings: dict[str, Any] = {"engine": "test", "replica": "r0", "unit_tokens": 16, "started_ns": START_NS}
+        settings["ids"] = CountingIds()
         self.recorder = Recorder(
             **(settings | facts),
             exporter=self.exporter,
             gauge_exporter=None,
             registry=self.registry,
-            ids=CountingIds(),
             wait_when_full=True,
         )
 

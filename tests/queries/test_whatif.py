@@ -1,0 +1,190 @@
+"""What-if by hand: a few turns, every number countable."""
+
+from typing import Any
+
+import pytest
+from memory_store import CountingIds, MemoryStore, Scene
+from naive_caches import Ask, NaiveSlots, Row, engine_row, recorded
+
+from turnlens.queries.errors import QueryError
+from turnlens.queries.explain import explain
+from turnlens.queries.whatif import Study, stream, whatif
+
+# A long prompt of 1,000 tokens, two short ones, and the long one again: on two slots the long one has gone by then.
+LONG, FIRST, SECOND = Ask((("L", 1_000),)), Ask((("a", 10),)), Ask((("b", 20),))
+ASKS = [LONG, FIRST, SECOND, LONG]
+
+
+def _study(slots: int, asks: list[Ask], **facts: Any) -> Study:
+    turns, changes, _ = recorded(asks, NaiveSlots(slots, greedy=False))
+    return Study(stream.build(engine_row(slots=slots, **facts), turns, changes))
+
+
+def test_a_curve() -> None:
+    """Of 1,000 tokens seen before 999 can be found: the last one is always computed. 3,030 - 999 tokens take a second a turn."""
+    answer = _study(2, ASKS).answer(capacities=[1, 2, 3])
+    got = [(row.policy, row.capacity, row.hit_tokens, row.recomputed_tokens, row.note) for row in answer.curve]
+    assert got == [
+        ("lru_leaf", 1, 0, 1000, ""),
+        ("lru_leaf", 2, 0, 1000, "recorded"),
+        ("lru_leaf", 3, 999, 1, "reuse stops growing"),
+        # With one slot even the best has to go: the new one is in before a victim is chosen, and may not be it.
+        ("greedy_dual_size", 1, 0, 1000, ""),
+        ("greedy_dual_size", 2, 999, 1, "recorded capacity, reuse stops growing"),
+        ("greedy_dual_size", 3, 999, 1, ""),
+    ]
+    first = answer.curve[0]
+    assert (first.unit, first.turns, first.seen_tokens, first.reuse_ratio) == ("slots", 4, 1_000, 0.0)
+    assert first.lost_seconds == pytest.approx(1_000 / (2_030 / 4))  # 1,000 + 10 + 20 + 1,000 tokens in four seconds
+    assert [(knee.policy, knee.capacity, knee.nearly, knee.reuse_ratio) for knee in answer.knees] == [
+        ("lru_leaf", 3, 3, 0.999),
+        ("greedy_dual_size", 2, 2, 0.999),
+    ]
+    check = answer.check
+    assert check is not None
+    assert (check.policy, check.capacity, check.turns, check.same, check.recorded_tokens) == ("lru_leaf", 2, 4, 4, 0)
+    assert (answer.turns, answer.publishes, answer.left_out) == (4, 4, {})
+
+
+def test_nothing_is_ever_reused() -> None:
+    answer = _study(2, [LONG, FIRST]).answer()
+    assert [(knee.capacity, knee.nearly, knee.reuse_ratio) for knee in answer.knees] == [(None, None, None)] * 2
+    assert {row.reuse_ratio for row in answer.curve} == {None}
+
+
+def _rows(**changes: Any) -> tuple[list[Row], list[Row]]:
+    turns, published, _ = recorded(ASKS, NaiveSlots(2, greedy=False))
+    turns[1].update(changes)
+    return turns, published
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason", "counted"),
+    [
+        ({"key": None, "seen_basis": "none"}, "without prefix keys", 3),
+        ({"key": None}, "shorter than the reuse unit", 3),
+        ({"admitted_ns": None}, "never admitted", 3),
+        ({"keys_omitted": 12}, "with more keys than a span holds", 3),
+        ({"complete": False}, "incomplete", 3),
+        ({"reads_cache": False}, "with the cache disabled", 3),
+        ({"parent_key": "gone", "seen_tokens": 4}, "whose prefix is older than what was replayed", 3),
+        ({"keys": ["a", "a2"], "keys_end_tokens": [10, 12], "key": "never said"}, "with keys that do not fit together", 3),
+    ],
+)
+def test_what_is_left_out_is_counted_by_reason(changes: Row, reason: str, counted: int) -> None:
+    turns, published = _rows(**changes)
+    answer = Study(stream.build(engine_row(slots=2), turns, published)).answer(capacities=[3])
+    assert answer.left_out == {reason: 1}
+    assert answer.turns == counted
+
+
+def test_nothing_can_be_replayed() -> None:
+    turns, published = _rows()
+    for row in turns:
+        row.update(key=None, seen_basis="none")
+    with pytest.raises(
+        QueryError, match=r"Nothing of engine naive/0 can be replayed: 4 without prefix keys\. Prefix keys are needed"
+    ):
+        stream.build(engine_row(slots=2), turns, published)
+
+
+def test_a_chain_in_a_circle_is_no_chain() -> None:
+    turns, published = _rows()
+    turns[1].update(keys=["a"], parent_key="b")
+    turns[2].update(keys=["b"], parent_key="a")
+    built = stream.build(engine_row(slots=2), turns, published)
+    assert [turn.turn_id for turn in built.turns] == ["q0", "q3"]
+    assert built.left_out == {"with keys that do not fit together": 2}
+
+
+def test_impossible_capacities_are_refused() -> None:
+    study = _study(2, ASKS)
+    with pytest.raises(QueryError, match="At least 1 slots are needed, not 0"):
+        study.answer(capacities=[0, 4])
+    with pytest.raises(QueryError, match=r"There is no policy 'magic' to replay\. There are: lru_leaf, greedy_dual_size"):
+        study.answer(["magic"])
+
+
+def _two_slots(policy: str = "lru_leaf") -> MemoryStore:
+    """Conversation A leaves 1,000 tokens; B and C take the two slots; A comes back to nothing."""
+    scene = Scene(slots=2, pool_tokens=10_000, unit_tokens=1, policy=policy)
+    recorder, at = scene.recorder, scene.at
+
+    def turn(name: str, of: str, key: str, tokens: int, start: float, hit: int, gone: str | None) -> None:
+        begun = recorder.turn(name, of, prompt_tokens=tokens, prefix=[key], prefix_at=[tokens], at_ns=at(start))
+        recorder.sample(0 if gone else 1, 9_000, at_ns=at(start))
+        begun.admitted(hit, at_ns=at(start + 0.1))
+        begun.computed(hit, tokens, at_ns=at(start + 1))
+        if gone:
+            recorder.evicted([gone], tokens_each=1_000, reason="slots", for_turn=begun, policy=policy, at_ns=at(start + 1))
+        publish = recorder.publish(key, tokens, turn=begun, at_ns=at(start + 1))
+        publish.end("committed", at_ns=at(start + 1))
+        begun.first_token(at_ns=at(start + 1))
+        begun.finished("stop", output_tokens=1, at_ns=at(start + 2))
+
+    turn("A-t1", "A", "4c", 1_000, 0, 0, None)
+    turn("B-t1", "B", "0a", 10, 10, 0, None)
+    turn("C-t1", "C", "0b", 20, 20, 0, "4c")
+    turn("A-t2", "A", "4c", 1_000, 30, 0, "0a")
+    return scene.store()
+
+
+def test_an_explanation_says_what_would_have_kept_it() -> None:
+    store = _two_slots()
+    kept = explain(store, "A-t2")["kept_by"]
+    assert kept == {
+        "tokens": 999,  # the last one is computed in any case
+        "remedies": [
+            {"policy": "lru_leaf", "capacity": 3, "unit": "slots", "more": True},
+            {"policy": "greedy_dual_size", "capacity": 2, "unit": "slots", "more": False},
+        ],
+        "policy": "lru_leaf",
+        "capacity": 2,
+        "unit": "slots",
+        "publishes": 3,
+        "since_ns": Scene.at(0.1),
+        "whole": True,
+    }
+    assert explain(store, "A-t1")["kept_by"] is None  # nothing was lost
+    store.close()
+
+
+def test_an_engine_whose_policy_is_not_known_gets_no_remedy() -> None:
+    store = _two_slots(policy="of its own")
+    assert explain(store, "A-t2")["kept_by"] is None
+    answer = whatif(store)
+    assert answer.check is None
+    assert [knee.capacity for knee in answer.knees] == [3, 2]
+    store.close()
+
+
+def test_a_conversation_is_counted_alone_and_all_traffic_is_replayed() -> None:
+    store = _two_slots()
+    answer = whatif(store, conversation="A", capacities=[2, 3], names=["lru_leaf"])
+    assert [(row.turns, row.hit_tokens) for row in answer.curve] == [(2, 0), (2, 999)]
+    answer = whatif(store, conversation="B", capacities=[2])
+    assert {row.seen_tokens for row in answer.curve} == {0}
+    with pytest.raises(QueryError, match=r"There is no conversation 'Z' on test/r0\. `turnlens conversations` lists"):
+        whatif(store, conversation="Z")
+    store.close()
+
+
+def test_one_of_several_engines_has_to_be_named() -> None:
+    store = MemoryStore()
+    for replica, run in (("0", "before"), ("1", "after")):
+        ids = CountingIds(above=100 * int(replica))
+        scene = Scene(slots=2, unit_tokens=1, policy="lru_leaf", engine="ring", replica=replica, ids=ids)
+        scene.serve("q", "A", 32, ["01", "02"], 0, run=run)
+        store.add(scene.spans())
+        scene.recorder.close()
+    with pytest.raises(
+        QueryError, match=r"2 engine starts could be meant. Name one with --engine(.|\n)*ring/0 run before, 1 turns"
+    ):
+        whatif(store)
+    with pytest.raises(QueryError, match=r"No engine start here is called 'moon'. There are:\n(.|\n)*ring/1 run after"):
+        whatif(store, engine="moon")
+    assert whatif(store, engine="ring/1").engine == "ring/1 run after"
+    assert whatif(store, engine="before").engine == "ring/0 run before"
+    with pytest.raises(QueryError, match="holds no turn that has ended"):
+        whatif(MemoryStore())
+    store.close()
