@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
-from benchmarks import ingesting, recording
+from benchmarks import ingesting, recording, replaying
 
 RUNS = 5
 
@@ -24,6 +24,16 @@ def main() -> None:
     count = ingesting.BATCH * ingesting.BATCHES
     parse, ingest = times(lambda: ingesting.parse_seconds(sent)), times(lambda: ingesting.ingest_seconds(sent))
     rows.append(("spans received, committed, queryable", count / ingest, "spans/s", "protobuf parse alone", count / parse))
+    if replaying.CONVERSATION.exists():
+        once, tenfold = replaying.requests(), replaying.requests(10)
+        many = 2 * replaying.CAPACITIES
+        curve = times(lambda: replaying.curve_seconds(once))
+        plain = times(lambda: many * replaying.plain_seconds(once, 90_000))
+        rows.append(("what-if: 50 capacities, 2 policies, Mooncake", curve * 1e3, "ms", f"{many} x one plain LRU", plain * 1e3))
+        growth = replaying.curve_seconds(tenfold)  # once: it takes a minute
+        rows.append(("the same on ten times the trace", growth * 1e3, "ms", "once the trace", curve * 1e3))
+    else:
+        print(f"What-if is not measured: the public traces are not in {replaying.TRACES} (TURNLENS_TRACES says where).")
     lines = ["| what | ours | unit | against | it | ours / it |", "| --- | ---: | --- | --- | ---: | ---: |"]
     lines += [
         f"| {what} | {ours:,.0f} | {unit} | {against} | {it:,.0f} | {ours / it:.2g} |" for what, ours, unit, against, it in rows

@@ -105,7 +105,9 @@ def _group(group: list[Row], explained: Row) -> str:
 
 def _kept(explained: Row) -> str:
     kept: Row | None = explained["kept_by"]
-    return "" if kept is None else f"What would have kept it\n  {wording.kept_by(kept)}"
+    if kept is None:
+        return ""
+    return f"What would have kept it (tokens 0-{wording.tokens(kept['tokens'])})\n  {wording.kept_by(kept)}"
 
 
 def _accounts(turn: Row) -> str:

@@ -204,7 +204,7 @@ def kept_by(kept: Row) -> str:
     whole = "all" if kept["whole"] else "the last"
     basis = f"replayed on {whole} {kept['publishes']:,} publishes since {clock(kept['since_ns'])}"
     if not said:
-        return f"No number of {kept['unit']} would have kept tokens 0-{tokens(kept['tokens'])} ({basis})."
+        return f"No number of {kept['unit']} would have ({basis})."
     return f"{', or '.join(said)} ({basis})."
 
 

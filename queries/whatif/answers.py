@@ -92,7 +92,7 @@ class Study:
         ]
         if conversation is not None and all(turn.conversation_id != conversation for turn in stream.turns):
             raise QueryError(
-                f"There is no conversation {conversation!r} on {stream.engine}. `turnlens conversations` lists those of a store."
+                f"There is no conversation {conversation!r} on {stream.engine}. `turnlens conversations` lists those there are."
             )
         if not self._members:
             of = f"of conversation {conversation!r} " if conversation is not None else ""

@@ -19,8 +19,8 @@ class Touch(NamedTuple):
 
 
 class Segments:
-    """``above`` is the segment above or -1; ``blocks`` are the points of a segment, in order of depth; ``alike`` says whether all
-    of them but the last, which may end a prompt, are of one length."""
+    """``above`` is the segment above or -1; ``blocks`` are the points of a segment, in order of depth; ``alike`` says whether
+    all of them but the last, which may end a prompt, are of one length."""
 
     def __init__(self, stream: Stream) -> None:
         self.ends = stream.points.end

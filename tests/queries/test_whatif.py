@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from memory_store import CountingIds, MemoryStore, Scene
 from naive_caches import Ask, NaiveSlots, Row, engine_row, recorded
+from scenes import two_slots
 
 from turnlens.queries.errors import QueryError
 from turnlens.queries.explain import explain
@@ -105,32 +106,8 @@ def test_impossible_capacities_are_refused() -> None:
         study.answer(["magic"])
 
 
-def _two_slots(policy: str = "lru_leaf") -> MemoryStore:
-    """Conversation A leaves 1,000 tokens; B and C take the two slots; A comes back to nothing."""
-    scene = Scene(slots=2, pool_tokens=10_000, unit_tokens=1, policy=policy)
-    recorder, at = scene.recorder, scene.at
-
-    def turn(name: str, of: str, key: str, tokens: int, start: float, hit: int, gone: str | None) -> None:
-        begun = recorder.turn(name, of, prompt_tokens=tokens, prefix=[key], prefix_at=[tokens], at_ns=at(start))
-        recorder.sample(0 if gone else 1, 9_000, at_ns=at(start))
-        begun.admitted(hit, at_ns=at(start + 0.1))
-        begun.computed(hit, tokens, at_ns=at(start + 1))
-        if gone:
-            recorder.evicted([gone], tokens_each=1_000, reason="slots", for_turn=begun, policy=policy, at_ns=at(start + 1))
-        publish = recorder.publish(key, tokens, turn=begun, at_ns=at(start + 1))
-        publish.end("committed", at_ns=at(start + 1))
-        begun.first_token(at_ns=at(start + 1))
-        begun.finished("stop", output_tokens=1, at_ns=at(start + 2))
-
-    turn("A-t1", "A", "4c", 1_000, 0, 0, None)
-    turn("B-t1", "B", "0a", 10, 10, 0, None)
-    turn("C-t1", "C", "0b", 20, 20, 0, "4c")
-    turn("A-t2", "A", "4c", 1_000, 30, 0, "0a")
-    return scene.store()
-
-
 def test_an_explanation_says_what_would_have_kept_it() -> None:
-    store = _two_slots()
+    store = two_slots().store()
     kept = explain(store, "A-t2")["kept_by"]
     assert kept == {
         "tokens": 999,  # the last one is computed in any case
@@ -150,7 +127,7 @@ def test_an_explanation_says_what_would_have_kept_it() -> None:
 
 
 def test_an_engine_whose_policy_is_not_known_gets_no_remedy() -> None:
-    store = _two_slots(policy="of its own")
+    store = two_slots("of its own").store()
     assert explain(store, "A-t2")["kept_by"] is None
     answer = whatif(store)
     assert answer.check is None
@@ -159,7 +136,7 @@ def test_an_engine_whose_policy_is_not_known_gets_no_remedy() -> None:
 
 
 def test_a_conversation_is_counted_alone_and_all_traffic_is_replayed() -> None:
-    store = _two_slots()
+    store = two_slots().store()
     answer = whatif(store, conversation="A", capacities=[2, 3], names=["lru_leaf"])
     assert [(row.turns, row.hit_tokens) for row in answer.curve] == [(2, 0), (2, 999)]
     answer = whatif(store, conversation="B", capacities=[2])

@@ -267,3 +267,27 @@ def store_of(name: str) -> tuple[MemoryStore, str]:
     """The scene's store, made once, and the turn to look at."""
     make, turn = SCENES[name]
     return make().store(), turn
+
+
+def two_slots(policy: str = "lru_leaf") -> Scene:
+    """Conversation A leaves 1,000 tokens; B and C take the two slots; A comes back to nothing."""
+    scene = Scene(slots=2, pool_tokens=10_000, unit_tokens=1, policy=policy)
+    recorder, at = scene.recorder, scene.at
+
+    def turn(name: str, of: str, key: str, tokens: int, start: float, hit: int, gone: str | None) -> None:
+        begun = recorder.turn(name, of, prompt_tokens=tokens, prefix=[key], prefix_at=[tokens], at_ns=at(start))
+        recorder.sample(0 if gone else 1, 9_000, at_ns=at(start))
+        begun.admitted(hit, at_ns=at(start + 0.1))
+        begun.computed(hit, tokens, at_ns=at(start + 1))
+        if gone:
+            recorder.evicted([gone], tokens_each=1_000, reason="slots", for_turn=begun, policy=policy, at_ns=at(start + 1))
+        publish = recorder.publish(key, tokens, turn=begun, at_ns=at(start + 1))
+        publish.end("committed", at_ns=at(start + 1))
+        begun.first_token(at_ns=at(start + 1))
+        begun.finished("stop", output_tokens=1, at_ns=at(start + 2))
+
+    turn("A-t1", "A", "4c", 1_000, 0, 0, None)
+    turn("B-t1", "B", "0a", 10, 10, 0, None)
+    turn("C-t1", "C", "0b", 20, 20, 0, "4c")
+    turn("A-t2", "A", "4c", 1_000, 30, 0, "0a")
+    return scene
