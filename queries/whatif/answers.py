@@ -170,9 +170,13 @@ class Study:
         capacity, name = self.stream.recorded_capacity, self.stream.policy
         if capacity is None or name not in policies.POLICIES:
             return None
-        found = self.replays.found(policies.named(name), capacity)
-        recorded = [(turn.found_tokens, number) for number in self._members for turn in [self.stream.turns[number]]]
-        known = [(tokens, found[number]) for tokens, number in recorded if tokens is not None]
+        found, stream = self.replays.found(policies.named(name), capacity), self.stream
+        known = [
+            (stream.usable(turn, turn.found_tokens), stream.usable(turn, found[number]))
+            for number in self._members
+            for turn in [stream.turns[number]]
+            if turn.found_tokens is not None
+        ]
         return Check(
             policy=name,
             capacity=capacity,
@@ -200,8 +204,12 @@ class Study:
         return said
 
     def _hits(self, policy: Policy, capacity: int) -> int:
-        found, turns = self.replays.found(policy, capacity), self.stream.turns
-        return sum(min(found[number], turns[number].prompt_tokens - 1, turns[number].seen_tokens) for number in self._members)
+        found, stream = self.replays.found(policy, capacity), self.stream
+        hit = 0
+        for number in self._members:
+            turn = stream.turns[number]
+            hit += min(stream.usable(turn, found[number]), turn.seen_tokens)
+        return hit
 
     def _capacities(self, knees: Sequence[Knee]) -> list[int]:
         """About a dozen, evenly on a logarithmic scale, with what the engine had and where reuse stops growing."""

@@ -38,6 +38,13 @@ POLICIES: dict[str, Policy] = {
     )
 }
 DEFAULT = tuple(POLICIES)
+# What engines call the same thing. Among blocks the least recently used one never has another below it.
+_ALSO = {"lru": "lru_leaf"}
+
+
+def recorded(name: str | None) -> Policy | None:
+    """The policy that an engine said it had, or None for one that cannot be replayed."""
+    return None if name is None else POLICIES.get(_ALSO.get(name, name))
 
 
 def named(name: str) -> Policy:

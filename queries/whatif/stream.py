@@ -4,12 +4,13 @@ Everything comes from the store's ``reference_*`` macros. What cannot be replaye
 """
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, NamedTuple
 
 from turnlens.queries.errors import QueryError
 from turnlens.queries.store import Store
+from turnlens.queries.whatif import policies
 from turnlens.queries.whatif.points import Points
 
 Row = dict[str, Any]
@@ -77,7 +78,7 @@ class Stream:
     last_ns: int
     prefill_tokens_per_second: float | None = None
     publishes: int = 0
-    notes: list[str] = field(default_factory=list[str])
+    finds_whole: bool = True
 
     @property
     def unit(self) -> str:
@@ -103,8 +104,10 @@ class Stream:
         return turn.prompt_tokens + turn.output_tokens
 
     def usable(self, turn: Reference, found: int) -> int:
-        """Of a prefix that was found, what is a hit: of a prompt found whole at least the last token is computed."""
-        return min(found, turn.prompt_tokens - 1)
+        """Of a prefix that is there, what is a hit [tokens]: of a prompt found whole at least the last token is computed, or
+        the last unit where the engine never finds a prompt whole."""
+        most = turn.prompt_tokens - 1
+        return min(found, most if self.finds_whole else most // self.unit_tokens * self.unit_tokens) if found > most else found
 
 
 def engines(store: Store) -> list[Row]:
@@ -158,12 +161,13 @@ def build(engine: Row, turns: list[Row], changes: list[Row]) -> Stream:
             f"Nothing of engine {name_of(engine)} can be replayed: {why}. Prefix keys are needed (docs/recording.md)."
         )
     whole = engine["slots"] is not None
+    policy = policies.recorded(engine["policy"])
     return Stream(
         engine=name_of(engine),
         slots=engine["slots"],
         pool_tokens=engine["pool_tokens"],
         unit_tokens=max(1, engine["unit_tokens"] or 1) if whole else _block_tokens(engine, turns, changes),
-        policy=engine["policy"],
+        policy=policy.name if policy is not None else engine["policy"],
         points=points,
         turns=references,
         events=[event for _, event in timed],
@@ -172,6 +176,7 @@ def build(engine: Row, turns: list[Row], changes: list[Row]) -> Stream:
         last_ns=max(turn.admitted_ns for turn in references),
         prefill_tokens_per_second=_prefill_rate(turns),
         publishes=publishes,
+        finds_whole=whole or any((turn.found_tokens or 0) >= turn.prompt_tokens for turn in references),
     )
 
 

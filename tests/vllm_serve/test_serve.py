@@ -21,6 +21,7 @@ from turnlens.collectors.settings import Settings
 from turnlens.dashboard.commands import turnlens
 from turnlens.queries import connect
 from turnlens.queries.store import Store
+from turnlens.queries.whatif import whatif
 
 KIT = Path(__file__).parents[1] / "vllm" / "kit"
 VLLM = os.environ.get("TURNLENS_VLLM")
@@ -218,3 +219,12 @@ def test_explained_by_the_command(store: Store, collector: Collector) -> None:
     assert "Verdict: restored" in done.output
     assert "from host" in done.output
     assert "to make room for turn" in done.output
+
+
+def test_what_if_on_its_record(store: Store) -> None:
+    """vLLM evicts the least recently used block: replayed with its own blocks, the record gives what was recorded."""
+    answer = whatif(store)
+    assert (answer.unit, answer.engine) == ("blocks", "tiny-vllm/0")
+    assert answer.check is not None
+    assert answer.check.policy == "lru_leaf"
+    assert answer.check.same == answer.check.turns
