@@ -23,7 +23,8 @@ def render(explained: Row) -> str:
 
 
 def paragraphs(explained: Row) -> list[str]:
-    """The verdict, why each span is as it is, what would have kept it, work beyond the prompt, cost, what is missing: a title and its sentences each."""
+    """The verdict, why each span is as it is, what would have kept it, work beyond the prompt, cost, what is missing: each with
+    a title and its sentences."""
     turn: Row = explained["turn"]
     groups = sorted(wording.grouped(wording.merged(explained["spans"])), key=_order)
     said = [wording.verdict(turn), *(_group(group, explained) for group in groups)]

@@ -38,6 +38,17 @@ def render(answer: WhatIf) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
+def kept(explained: Row) -> str:
+    """What would have kept one turn's prefix, in a sentence or two."""
+    turn, found = explained["turn"], explained["kept_by"]
+    if found is None:
+        return (
+            f"Turn {turn['turn_id']} ({turn['verdict']}, {turn['main_cause']}) lost nothing to an eviction under pressure, or "
+            "nothing of which a replay could tell more."
+        )
+    return f"Tokens 0-{found['tokens']:,} of turn {turn['turn_id']} would have been kept by\n  {wording.kept_by(found)}"
+
+
 def _printed(row: Row) -> Row:
     lost = row["lost_seconds"]
     return row | {"lost": "" if lost is None else wording.seconds(lost)}

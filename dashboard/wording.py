@@ -201,8 +201,9 @@ def kept_by(kept: Row) -> str:
             said.append(f"{remedy['capacity']:,} {remedy['unit']} with {policy}")
         else:
             said.append(f"{policy} at {remedy['capacity']:,} {remedy['unit']}")
-    whole = "all" if kept["whole"] else "the last"
-    basis = f"replayed on {whole} {kept['publishes']:,} publishes since {clock(kept['since_ns'])}"
+    basis = f"replayed on all {kept['publishes']:,} publishes since {clock(kept['since_ns'])}"
+    if kept["too_many"] is not None:
+        return f"Not replayed: {kept['too_many']:,} turns and publishes came before it. `turnlens whatif --turn ID` does that."
     if not said:
         return f"No number of {kept['unit']} would have ({basis})."
     return f"{', or '.join(said)} ({basis})."

@@ -5,24 +5,24 @@ from typing import Any
 
 from turnlens.queries.errors import UnknownTurnError
 from turnlens.queries.store import Store
-from turnlens.queries.whatif.kept import kept
+from turnlens.queries.whatif.kept import AT_ONCE, kept
 
 Row = dict[str, Any]
 
 
-def explain(store: Store, turn: str) -> Row:
+def explain(store: Store, turn: str, replay_all: bool = False) -> Row:
     """Explain the turn that an id means: a turn id, a request id, a trace id or a span id.
 
     Returns ``turn`` (the row of view turns), ``spans`` (the rows of view causes in order, each with its ``eviction``),
     ``restores``, ``cost`` (None for a hit), ``waterfall``, and ``kept_by`` (what would have kept what was evicted, from a
-    replay of what came before; None where nothing was, or where that cannot be said). Raises UnknownTurnError for an id of no
-    turn or of several."""
+    replay of what came before; None where nothing was, or where that cannot be said; ``replay_all``: however long that takes).
+    Raises UnknownTurnError for an id of no turn or of several."""
     trace_id, span_id = _identity(store, turn)
     of = [trace_id, span_id]
     (row,) = _rows(store, "from turn_of(?, ?)", of)
     cost = _rows(store, "from cost_of(?, ?)", of)
     spans = _rows(store, "from causes_of(?, ?)", of)
-    remedies = kept(store, row, spans)
+    remedies = kept(store, row, spans, most=None if replay_all else AT_ONCE)
     return {
         "turn": row,
         "spans": spans,

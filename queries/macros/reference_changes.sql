@@ -1,7 +1,7 @@
 -- What happened to an engine start's device cache besides lookups: publishes, leases, and evictions that no larger cache would have
 -- spared (resets, requests, ends of leases), in order.
 --
--- Example: from reference_changes('5f0c3d', 0, 9_000_000_000_000_000_000)
+-- Example: from reference_changes('5f0c3d', 9_000_000_000_000_000_000)
 --
 -- columns
 --   kind VARCHAR -- publish, not_published (it was skipped, cancelled or failed), evict or lease
@@ -13,7 +13,7 @@
 --   parent_key VARCHAR -- the key above the first of keys
 --   key_tokens BIGINT -- position at which a whole snapshot ends [tokens]
 --   tokens_each BIGINT -- tokens per key, where keys are blocks [tokens]
-create or replace macro reference_changes(resource, since, until) as table
+create or replace macro reference_changes(resource, until) as table
 select
   case
     when name = 'snapshot.evict' then 'evict'
@@ -31,7 +31,6 @@ select
   tokens_each
 from spans
 where resource_id = resource
-  and end_ns >= since
   and end_ns < until
   and key is not null
   and (

@@ -1,7 +1,7 @@
 -- The turns of an engine start as references to its cache, in the order of their admission: which prefix each asked for, and what
 -- it found. A turn's keys are those that had not been seen before; the ones above them are those of earlier turns.
 --
--- Example: from reference_turns('5f0c3d', 0, 9_000_000_000_000_000_000)
+-- Example: from reference_turns('5f0c3d', 9_000_000_000_000_000_000)
 --
 -- columns
 --   trace_id VARCHAR -- trace of the turn
@@ -32,10 +32,10 @@
 --   keys_end_tokens BIGINT[] -- where each of them ends, unless tokens_each says [tokens]
 --   tokens_each BIGINT -- spacing of the keys [tokens]
 --   keys_omitted BIGINT -- keys left out because the list was too long
-create or replace macro reference_turns(resource, since, until) as table
+create or replace macro reference_turns(resource, until) as table
 with ended as (
   from spans
-  where name = 'turn' and turn_id is not null and resource_id = resource and end_ns >= since and start_ns < until
+  where name = 'turn' and turn_id is not null and resource_id = resource and start_ns < until
 ),
 admitted as (
   select
@@ -49,7 +49,6 @@ admitted as (
   join ended as t on t.trace_id = a.trace_id and t.span_id = a.parent_span_id
   where a.name = 'scheduler.admit'
     and a.resource_id = resource
-    and a.end_ns >= since
     and (t.ttft_ns is null or a.end_ns <= t.start_ns + t.ttft_ns)
   qualify row_number() over (partition by a.trace_id, a.parent_span_id order by a.end_ns desc, a.attempt desc) = 1
 )

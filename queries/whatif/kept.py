@@ -1,4 +1,4 @@
-"""What would have kept the prefix of one turn, from a replay of what came before it."""
+"""What would have kept the prefix of one turn, from a replay of everything that came before it."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,8 +8,9 @@ from turnlens.queries.whatif import policies, stream
 from turnlens.queries.whatif.replaying import Replays
 
 Row = dict[str, Any]
-# An explanation must come at once: so many publishes and turns are replayed at most.
-WINDOW = 5_000
+# An explanation must come at once: it replays so many turns and publishes at most. To begin later than at the beginning would
+# be quicker and wrong: GreedyDual-Size weighs by what went before, and which blocks a prompt has is said where they were new.
+AT_ONCE = 20_000
 _CAUSES = {"evicted.slots": "capacity", "evicted.memory": "memory"}
 
 
@@ -26,44 +27,44 @@ class Remedy:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """``remedies`` that would have kept the first ``tokens`` of the prompt; none where no capacity would have. They follow
-    from a replay of ``publishes`` publishes since ``since_ns``, which is everything that was recorded before where ``whole``.
-    ``policy`` and ``capacity`` are what the engine had."""
+    """``remedies`` that would have kept the first ``tokens`` of the prompt, from a replay of ``publishes`` publishes since
+    ``since_ns``; none where no capacity would have. ``policy`` and ``capacity`` are what the engine had. ``too_many`` is the
+    number of turns and publishes where these were more than was allowed, so that nothing was replayed; else None."""
 
     tokens: int
     remedies: list[Remedy]
     policy: str | None
     capacity: int | None
-    unit: str
+    unit: str | None
     publishes: int
-    since_ns: int
-    whole: bool
+    since_ns: int | None
+    too_many: int | None = None
 
 
-def kept(store: Store, turn: Row, spans: list[Row]) -> Kept | None:
+def kept(store: Store, turn: Row, spans: list[Row], most: int | None = AT_ONCE) -> Kept | None:
     """What would have kept what this turn lost to an eviction under pressure. ``turn`` is a row of view ``turns``, ``spans``
-    the turn's rows of view ``causes``. None where it lost nothing so, where too little is known, or where the replay does not
-    lose it."""
+    the turn's rows of view ``causes``, ``most`` how many turns and publishes may be replayed. None where it lost nothing so,
+    where what the engine had is not known, or where the replay does not lose it: timing decided that."""
     lost = [span for span in spans if span["cause"] in _CAUSES and span["source"] in ("recomputed", "restored")]
-    if not lost:
+    engine = next((row for row in stream.engines(store) if row["resource_id"] == turn["resource_id"]), None) if lost else None
+    if engine is None:
         return None
+    largest = max(lost, key=lambda span: span["end_token"] - span["start_token"])
     until = max(span["admitted_ns"] or 0 for span in lost) + 1
-    engine = next((row for row in stream.engines(store) if row["resource_id"] == turn["resource_id"]), None)
-    window = store.query("from reference_window(?, ?, ?)", [turn["resource_id"], until, WINDOW]).to_pylist()[0]
-    if engine is None or window["since_ns"] is None:
-        return None
-    since = 0 if window["whole"] else window["since_ns"]
-    recorded = stream.load(store, engine, since, until)
+    size = store.query("from reference_size(?, ?)", [turn["resource_id"], until]).to_pylist()[0]["events"]
+    if most is not None and size > most:
+        return Kept(largest["end_token"], [], engine["policy"], None, None, 0, None, too_many=size)
+    recorded = stream.load(store, engine, until_ns=until)
     number = next((at for at, item in enumerate(recorded.turns) if item.span_id == turn["span_id"]), None)
-    policy = policies.POLICIES.get(recorded.policy or "")
+    policy = policies.recorded(recorded.policy)
     capacity = recorded.recorded_capacity
     if number is None or policy is None or capacity is None:
         return None
-    largest = max(lost, key=lambda span: span["end_token"] - span["start_token"])
     tokens = min(largest["end_token"], recorded.turns[number].prompt_tokens)
+    root = recorded.points.root(recorded.turns[number].deepest)
     replays = Replays(recorded)
-    if replays.found(policy, capacity)[number] >= tokens:
-        return None  # timing decided it, and a replay knows too little of that
+    if replays.found(policy, capacity)[number] >= tokens or recorded.points.key[root] in recorded.points.older:
+        return None
     memory = _CAUSES[largest["cause"]] == "memory" and recorded.slots is not None
     return Kept(
         tokens=tokens,
@@ -73,7 +74,6 @@ def kept(store: Store, turn: Row, spans: list[Row]) -> Kept | None:
         unit=recorded.unit,
         publishes=recorded.publishes,
         since_ns=recorded.first_ns,
-        whole=bool(window["whole"]),
     )
 
 

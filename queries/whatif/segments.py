@@ -86,6 +86,10 @@ def _targets(stream: Stream) -> list[tuple[int, int]]:
     for _, kind, turn, point in stream.events:
         if kind == Kind.LOOKUP:
             asked = stream.turns[turn]
+            at = asked.deepest
+            while at >= 0 and not born[at]:  # what it found had been published, if only before the first event here
+                born[at] = stream.points.end[at] <= (asked.found_tokens or 0)
+                at = parent[at]
             found.append((turn, _deepest(asked.deepest, parent, born) if asked.reads_cache else -1))
         elif kind == Kind.PUBLISH:
             at = point

@@ -121,11 +121,11 @@ def name_of(engine: Row) -> str:
     return f"{engine['engine'] or 'unknown'}/{engine['replica'] or '0'}{runs}"
 
 
-def load(store: Store, engine: Row, since_ns: int = 0, until_ns: int = EVER_NS) -> Stream:
-    """The stream of one engine start between two times [ns]. Raises QueryError where nothing in it can be replayed."""
-    bounds = [engine["resource_id"], since_ns, until_ns]
-    turns = store.query("from reference_turns(?, ?, ?)", bounds).to_pylist()
-    changes = store.query("from reference_changes(?, ?, ?)", bounds).to_pylist()
+def load(store: Store, engine: Row, until_ns: int = EVER_NS) -> Stream:
+    """The stream of one engine start, up to a time [ns]. Raises QueryError where nothing in it can be replayed."""
+    bounds = [engine["resource_id"], until_ns]
+    turns = store.query("from reference_turns(?, ?)", bounds).to_pylist()
+    changes = store.query("from reference_changes(?, ?)", bounds).to_pylist()
     return build(engine, turns, changes)
 
 
@@ -146,6 +146,7 @@ def build(engine: Row, turns: list[Row], changes: list[Row]) -> Stream:
         number = len(references)
         by_id[row["turn_id"]] = number
         references.append(_reference(row, points, counted=reason is None))
+        points.publish(_held(references[-1], points))
         timed.append((row["sequence"] or 0, Event(row["admitted_ns"], Kind.LOOKUP, number, -1)))
     last: dict[int, tuple[int, int]] = {}
     publishes = _add_changes(changes, points, references, by_id, timed, last)
@@ -226,6 +227,11 @@ def _unfit(row: Row, points: Points) -> tuple[str | None, bool]:
     if not row["reads_cache"]:
         return "with the cache disabled", True
     return None, True
+
+
+def _held(turn: Reference, points: Points) -> list[int]:
+    """What a turn found had been published, also where that was before the first of these rows."""
+    return [point for point in points.chain(turn.deepest) if points.end[point] == turn.found_tokens]
 
 
 def _reference(row: Row, points: Points, *, counted: bool) -> Reference:

@@ -76,3 +76,22 @@ def test_explain_quotes_it(store: str) -> None:
         "What would have kept it (tokens 0-999)\n"
         "  3 slots with the same policy, or greedy_dual_size at 2 slots (replayed on all 3 publishes since 14:13:20.1).\n"
     ) in done.output
+
+
+def test_one_turn(store: str) -> None:
+    done = run("--store", store, "--turn", "A-t2")
+    assert (done.exit_code, done.output) == (
+        0,
+        "Tokens 0-999 of turn A-t2 would have been kept by\n"
+        "  3 slots with the same policy, or greedy_dual_size at 2 slots (replayed on all 3 publishes since 14:13:20.1).\n",
+    )
+    done = run("--store", store, "--turn", "A-t2", "--format", "csv")
+    assert done.output == "policy,capacity,unit,more\nlru_leaf,3,slots,True\ngreedy_dual_size,2,slots,False\n"
+    done = run("--store", store, "--turn", "A-t1")
+    assert (done.exit_code, done.output) == (
+        0,
+        "Turn A-t1 (cold, first_seen.new_conversation) lost nothing to an eviction under pressure, or nothing of which a replay "
+        "could tell more.\n",
+    )
+    done = run("--store", store, "--turn", "A-t9")
+    assert (done.exit_code, "There is no turn 'A-t9'" in done.output) == (2, True)

@@ -9,7 +9,7 @@ from scenes import two_slots
 
 from turnlens.queries.errors import QueryError
 from turnlens.queries.explain import explain
-from turnlens.queries.whatif import Study, stream, whatif
+from turnlens.queries.whatif import Study, kept, stream, whatif
 
 # A long prompt of 1,000 tokens, two short ones, and the long one again: on two slots the long one has gone by then.
 LONG, FIRST, SECOND = Ask((("L", 1_000),)), Ask((("a", 10),)), Ask((("b", 20),))
@@ -108,8 +108,8 @@ def test_impossible_capacities_are_refused() -> None:
 
 def test_an_explanation_says_what_would_have_kept_it() -> None:
     store = two_slots().store()
-    kept = explain(store, "A-t2")["kept_by"]
-    assert kept == {
+    said = explain(store, "A-t2")["kept_by"]
+    assert said == {
         "tokens": 999,  # the last one is computed in any case
         "remedies": [
             {"policy": "lru_leaf", "capacity": 3, "unit": "slots", "more": True},
@@ -120,9 +120,14 @@ def test_an_explanation_says_what_would_have_kept_it() -> None:
         "unit": "slots",
         "publishes": 3,
         "since_ns": Scene.at(0.1),
-        "whole": True,
+        "too_many": None,
     }
     assert explain(store, "A-t1")["kept_by"] is None  # nothing was lost
+    row = store.rows("from turns where turn_id = 'A-t2'")[0]
+    spans = store.rows("from causes_of(?, ?)", [row["trace_id"], row["span_id"]])
+    found = kept(store, row, spans, most=4)  # three turns and three publishes came before it
+    assert found is not None
+    assert (found.remedies, found.too_many) == ([], 6)
     store.close()
 
 
