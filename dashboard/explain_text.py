@@ -1,5 +1,6 @@
 """The explanation of one turn as text for a terminal."""
 
+import shlex
 from typing import Any
 
 from turnlens.dashboard import wording
@@ -169,7 +170,7 @@ def _evidence(turn: Row, spans: list[Row]) -> str:
     others = [span for span in spans if span["evicted_by_turn"] not in (None, turn["turn_id"])]
     if others:
         largest = max(others, key=lambda span: span["end_token"] - span["start_token"])
-        lines.append(f"The turn that needed the room: turnlens explain {largest['evicted_by_turn']}")
+        lines.append(f"The turn that needed the room: turnlens explain {shlex.quote(largest['evicted_by_turn'])}")
     return "\n".join(lines)
 
 

@@ -60,11 +60,19 @@ def restored_how(restores: list[Row]) -> str:
     return "; ".join(said)
 
 
+def _part(some: int, whole: int) -> str:
+    """A part in whole percent; what is not all is not called all, and what is something not nothing."""
+    percent = round(100 * some / whole)
+    if percent == 100 and some < whole:
+        return "more than 99 %"
+    return "less than 1 %" if percent == 0 and some > 0 else f"{percent} %"
+
+
 def what_was_full(eviction: Row) -> str:
     """Slots, memory or neither, from what was free when the eviction took place."""
     free_slots, slots = eviction["free_slots"], eviction["total_slots"]
     free_tokens, pool = eviction["free_tokens"], eviction["total_tokens"]
-    memory = f"{100 * free_tokens / pool:.0f} % of KV tokens were free" if free_tokens is not None and pool else None
+    memory = f"{_part(free_tokens, pool)} of KV tokens were free" if free_tokens is not None and pool else None
     if free_slots is not None and slots:
         if free_slots == 0 and memory and free_tokens > pool // 2 and eviction["reason"] == "slots":
             return f"Slots were full ({slots} of {slots}), memory was not: {memory}. This is a slot limit."

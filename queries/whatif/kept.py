@@ -49,18 +49,21 @@ def kept(store: Store, turn: Row, spans: list[Row], most: int | None = AT_ONCE) 
     engine = next((row for row in stream.engines(store) if row["resource_id"] == turn["resource_id"]), None) if lost else None
     if engine is None:
         return None
-    largest = max(lost, key=lambda span: span["end_token"] - span["start_token"])
+    largest, deepest = (
+        max(lost, key=lambda span: span["end_token"] - span["start_token"]),
+        max(span["end_token"] for span in lost),
+    )
     until = max(span["admitted_ns"] or 0 for span in lost) + 1
     size = store.query("from reference_size(?, ?)", [turn["resource_id"], until]).to_pylist()[0]["events"]
     if most is not None and size > most:
-        return Kept(largest["end_token"], [], engine["policy"], None, None, 0, None, too_many=size)
+        return Kept(deepest, [], engine["policy"], None, None, 0, None, too_many=size)
     recorded = stream.load(store, engine, until_ns=until)
     number = next((at for at, item in enumerate(recorded.turns) if item.span_id == turn["span_id"]), None)
     policy = policies.recorded(recorded.policy)
     capacity = recorded.recorded_capacity
     if number is None or policy is None or capacity is None:
         return None
-    tokens = min(largest["end_token"], recorded.turns[number].prompt_tokens)
+    tokens = min(deepest, recorded.turns[number].prompt_tokens)
     root = recorded.points.root(recorded.turns[number].deepest)
     replays = Replays(recorded)
     if replays.found(policy, capacity)[number] >= tokens or recorded.points.key[root] in recorded.points.older:
