@@ -12,6 +12,7 @@ from typing import Any
 import click
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.trace.export import SpanExporter
 from prometheus_client import CollectorRegistry
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -20,10 +21,11 @@ from turnlens.collectors.server import Collector
 from turnlens.collectors.settings import Settings
 from turnlens.dashboard import explain_text, output
 from turnlens.queries import connect
-from turnlens.queries.errors import StoreError
+from turnlens.queries.errors import StoreError, StoreVersionError
 from turnlens.queries.explain import explain
 from turnlens.queries.store import Store
 from turnlens.tracing import Recorder
+from turnlens.tracing.engines.reference.settings import EngineConfig
 from turnlens.tracing.engines.reference.workload import DEMO_SECONDS, demo_config, run_demo
 
 Row = dict[str, Any]
@@ -32,7 +34,7 @@ _FLUSH_SECONDS = 60.0
 
 def run(path: Path, seed: int, form: str) -> None:
     """Run the demo into a new store at ``path`` and print what happened."""
-    _make_room(path)
+    make_room(path)
     started = time.monotonic()
     with Collector(Settings(store=path, http_port=0, grpc_port=0)) as collector:
         spans = _serve(collector.http_url, seed, quiet=form != "table")
@@ -56,7 +58,7 @@ def run(path: Path, seed: int, form: str) -> None:
     output.emit(totals, list(totals[0]), "table")
     click.echo(f"\n$ turnlens explain {chosen} --store {path}\n")
     click.echo(explain_text.render(explained))
-    me = _own_name()
+    me = own_name()
     click.echo(f"Next:  {me} dashboard --store {path}      then open http://127.0.0.1:8501")
     click.echo(f"       {me} turns --store {path}          every turn")
     click.echo(f'       {me} sql --store {path} "from totals_by_verdict()"')
@@ -66,8 +68,20 @@ def _serve(url: str, seed: int, quiet: bool) -> int:
     """Serve the demo's traffic, its spans going to the collector. Returns how many spans were sent."""
     config = demo_config()
     started_ns = time.time_ns() - round((DEMO_SECONDS + 5) * 1e9)
-    exporter = _Counting(endpoint=f"{url}/v1/traces")
-    recorder = Recorder(
+    exporter = Counting(endpoint=f"{url}/v1/traces")
+    recorder = recorder_for(config, url, exporter, started_ns)
+    try:
+        with _progress(quiet) as progress:
+            run_demo(recorder, seed=seed, started_ns=started_ns, progress=progress)
+        flush(recorder)
+    finally:
+        recorder.close()
+    return exporter.taken
+
+
+def recorder_for(config: EngineConfig, url: str, exporter: SpanExporter, started_ns: int) -> Recorder:
+    """A recorder of one reference engine's start [wall ns], its gauges going to the collector at ``url``."""
+    return Recorder(
         **config.facts(),
         exporter=exporter,
         gauge_exporter=OTLPMetricExporter(endpoint=f"{url}/v1/metrics"),
@@ -75,17 +89,15 @@ def _serve(url: str, seed: int, quiet: bool) -> int:
         started_ns=started_ns,
         wait_when_full=True,
     )
-    try:
-        with _progress(quiet) as progress:
-            run_demo(recorder, seed=seed, started_ns=started_ns, progress=progress)
-        if not recorder.flush(_FLUSH_SECONDS):
-            raise StoreError("The collector did not take all spans in time.")
-    finally:
-        recorder.close()
-    return exporter.taken
 
 
-def _own_name() -> str:
+def flush(recorder: Recorder) -> None:
+    """Wait until the collector has everything. Raises StoreError where it takes too long."""
+    if not recorder.flush(_FLUSH_SECONDS):
+        raise StoreError("The collector did not take all spans in time.")
+
+
+def own_name() -> str:
     """How this command is called from where the user is: `make demo` calls it in an environment that is not on the path."""
     called = Path(sys.argv[0])
     if called.name != "turnlens" or shutil.which("turnlens") == str(called):
@@ -93,7 +105,7 @@ def _own_name() -> str:
     return os.path.relpath(called)
 
 
-class _Counting(OTLPSpanExporter):
+class Counting(OTLPSpanExporter):
     """The official exporter, counting what it sends."""
 
     taken = 0
@@ -116,11 +128,17 @@ def _progress(quiet: bool) -> Generator[Callable[[int, int], None]]:
         yield step
 
 
-def _make_room(path: Path) -> None:
+def make_room(path: Path) -> None:
     """An earlier demo's store is replaced; anything else is left alone."""
     if not path.exists():
         return
-    store = connect(path)
+    try:
+        store = connect(path)
+    except StoreVersionError:
+        # Of an earlier version: a collector brings it up to date. What is newer, or not ours, it refuses by name.
+        with Collector(Settings(store=path, http_port=0, grpc_port=0)):
+            pass
+        store = connect(path)
     try:
         served = _rows(store, "select count(*) as n from resources where engine is distinct from 'reference'")
         running = store.where.startswith("http")

@@ -132,6 +132,8 @@ def _not_published(span: Row, explained: Row) -> list[str]:
     detail = span["cause"].partition(".")[2]
     if detail == "pending":
         return [f"{who} had computed this prefix, but its publish was not done when this turn was admitted."]
+    if detail == "output_not_cached":
+        return [f"{who} generated this text, and the engine keeps no KV of its output."]
     if detail.startswith("skipped_"):
         return [f"{who} had this prefix, but its publish was skipped: {detail.removeprefix('skipped_').replace('_', ' ')}."]
     return [f"{who} had this prefix, but its publish was {detail}."]

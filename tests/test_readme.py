@@ -38,7 +38,18 @@ def _metrics(engine: str, replica: str) -> object:
     return Metrics(engine, replica, CollectorRegistry())
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/vllm.md", "docs/collector.md", "docs/dashboard.md"])
+@pytest.mark.parametrize(
+    "page",
+    [
+        "README.md",
+        "docs/vllm.md",
+        "docs/collector.md",
+        "docs/dashboard.md",
+        "docs/whatif.md",
+        "docs/scenarios.md",
+        "docs/replay.md",
+    ],
+)
 def test_its_commands_exist(page: str) -> None:
     text = (ROOT / page).read_text()
     verbs = set(re.findall(r"^\$? ?(?:.*[ /])?turnlens ([a-z]+)(?: |$)", text, re.MULTILINE))

@@ -117,9 +117,9 @@ class Exporting:
         self._wake.set()
 
     @property
-    def backlog(self) -> int:
-        """Spans waiting to be sent."""
-        return len(self._spans)
+    def crowded(self) -> bool:
+        """Whether one of the queues is half full: who would rather wait than lose something waits now."""
+        return len(self._spans) > MAX_SPANS // 2 or len(self._metrics) > MAX_METRICS // 2
 
     def flush(self, timeout_s: float) -> bool:
         """Wait until everything queued has been taken by the exporter. False where the time was not enough."""

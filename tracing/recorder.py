@@ -380,10 +380,9 @@ class Recorder:
 
     def _ship(self) -> None:
         spans, samples = self._drain.take()
+        while self._wait_when_full and self._exporting.crowded and not self._closing:
+            time.sleep(0.005)
         if spans:
-            if self._wait_when_full:
-                while self._exporting.backlog > exporting.MAX_SPANS // 2 and not self._closing:
-                    time.sleep(0.005)
             self._exporting.put(spans)
         if samples:
             self._exporting.put_metrics(gauges.metrics_data(self._factory.resource, self._version, samples))

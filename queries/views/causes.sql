@@ -152,6 +152,7 @@ judged as (
       else 'restore_failed.unspecified'
     end as is_restore_failed,
     case
+      when event = 'skipped' and event_reason = 'output_not_cached' then 'not_published.output_not_cached'
       when event = 'skipped' then 'not_published.skipped_' || coalesce(event_reason, 'unspecified')
       when event in ('failed', 'cancelled') then 'not_published.' || event
       when event is null and next_span_id is not null then 'not_published.pending'

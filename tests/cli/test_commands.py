@@ -404,6 +404,21 @@ def test_the_demo(tmp_path: Path) -> None:
     assert "turnlens dashboard --store" in again.output
 
 
+def test_a_demo_of_an_earlier_version_is_replaced_too(tmp_path: Path) -> None:
+    path = tmp_path / "demo.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        schema.install(connection)
+        connection.execute("alter table spans drop column keys_end_tokens")
+        connection.execute("update schema_history set version = 1")
+    done = run("demo", "--store", str(path), "--format", "csv")
+    assert done.exit_code == 0, done.output
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("insert into schema_history values (99, 0, '9', 'of the future')")
+    done = run("demo", "--store", str(path))
+    assert done.exit_code == 1
+    assert "schema version 99" in done.output
+
+
 def test_the_demo_replaces_nothing_but_a_demo(store: str) -> None:
     done = run("demo", "--store", store)
     assert done.exit_code == 1

@@ -12,8 +12,9 @@ from prometheus_client import CollectorRegistry
 from turnlens.tracing import Attribution, Recorder
 from turnlens.tracing.engines.reference.clock import ns
 from turnlens.tracing.engines.reference.engine import Engine
+from turnlens.tracing.engines.reference.policy import POLICIES
 from turnlens.tracing.engines.reference.prompts import Message, Request
-from turnlens.tracing.engines.reference.settings import RESTORE_FAULTS, Costs, EngineConfig
+from turnlens.tracing.engines.reference.settings import RESTORE_FAULTS, Costs, EngineConfig, StoreConfig
 from turnlens.tracing.engines.reference.truth import TurnTruth
 
 Check = Callable[[TurnTruth, Attribution], None]
@@ -39,7 +40,15 @@ def traffic(draw: st.DrawFn) -> list[tuple[float, Request]]:
     return requests
 
 
-configs = st.builds(
+COSTS = Costs(
+    prefill_tokens_per_second=500.0,
+    decode_step_seconds=0.01,
+    publish_seconds=0.02,
+    capture_seconds=0.2,
+    restore_tokens_per_second=2_000.0,
+    restore_timeout_seconds=0.5,
+)
+snapshots = st.builds(
     EngineConfig,
     slots=st.integers(1, 8),
     pool_tokens=st.integers(880, 1_500),  # the longest request needs 860
@@ -50,21 +59,44 @@ configs = st.builds(
     max_captures=st.integers(0, 2),
     host_tokens=st.sampled_from([0, 300, 2_000]),
     restore_failure_ratio=st.sampled_from([0.0, 0.3]),
-    costs=st.just(
-        Costs(
-            prefill_tokens_per_second=500.0,
-            decode_step_seconds=0.01,
-            publish_seconds=0.02,
-            capture_seconds=0.2,
-            restore_tokens_per_second=2_000.0,
-            restore_timeout_seconds=0.5,
-        )
+    policy=st.sampled_from(sorted(POLICIES)),
+    costs=st.just(COSTS),
+)
+blocks = st.builds(
+    lambda size, **more: EngineConfig(block_tokens=size[0], pool_tokens=size[0] * size[1], whole_messages=size[2], **more),
+    # The longest request needs 860 tokens, or 6 whole messages.
+    st.sampled_from([(1, 860, False), (16, 54, False), (16, 80, False), (64, 14, False), (160, 6, True), (160, 9, True)]),
+    max_running=st.integers(1, 4),
+    chunk_tokens=st.sampled_from([60, 200]),
+    request_chunk_tokens=st.sampled_from([50, 200]),
+    capture_outputs=st.booleans(),
+    policy=st.sampled_from(sorted(POLICIES)),
+    costs=st.just(COSTS),
+)
+# The same with a page store. Its grid is coarser than the local one, finer, or neither.
+paged = st.builds(
+    lambda store, **more: EngineConfig(block_tokens=16, store=store, **more),
+    st.builds(
+        StoreConfig,
+        grid_tokens=st.sampled_from([8, 24, 64]),
+        captures=st.sampled_from([True, True, True, False]),
+        min_span_tokens=st.sampled_from([0, 60]),
+        max_captures=st.integers(1, 3),
+        capture_tokens_per_second=st.sampled_from([100.0, 1_000.0]),
+        holds_pages=st.booleans(),
+        drops_hashes=st.booleans(),
+        restores_whole_spans=st.booleans(),
     ),
+    pool_tokens=st.sampled_from([54 * 16, 80 * 16]),
+    max_running=st.integers(1, 4),
+    chunk_tokens=st.sampled_from([60, 200]),
+    restore_failure_ratio=st.sampled_from([0.0, 0.3]),
+    costs=st.just(COSTS),
 )
 
 
-@given(traffic(), configs, st.integers(0, 3))
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(traffic(), snapshots | blocks | paged, st.integers(0, 3))
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_every_turn_is_accounted_alike(check: Check, requests: list[Any], config: EngineConfig, seed: int) -> None:
     got: dict[str, Attribution] = {}
     recorder = Recorder(
@@ -82,9 +114,9 @@ def test_every_turn_is_accounted_alike(check: Check, requests: list[Any], config
             engine.submit(request, ns(seconds))
         cache = engine.cache
         while engine.events.step():
-            assert len(cache.tree) <= config.slots
+            assert config.block_tokens or len(cache.tree) <= config.slots
             assert cache.free_tokens >= 0
-            assert cache.host.tokens <= config.host_tokens
+            assert config.store is not None or cache.host.tokens <= config.host_tokens
         assert cache.private == 0
         assert not any(node.pins or node.leased for node in cache.tree)
         turns = engine.run()
@@ -93,12 +125,13 @@ def test_every_turn_is_accounted_alike(check: Check, requests: list[Any], config
         for turn in turns:
             assert turn.hit + turn.restored + turn.computed + turn.unobserved == turn.prompt_tokens
             assert turn.complete or turn.status == "abort"
+            assert turn.found_tokens <= turn.prompt_tokens
             check(turn, got[turn.request_id])
     finally:
         recorder.close()
 
 
-@given(traffic(), configs)
+@given(traffic(), snapshots | blocks | paged)
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_the_recorder_changes_nothing(requests: list[Any], config: EngineConfig) -> None:
     """The same turns at the same nanoseconds, twice unrecorded and once recorded."""

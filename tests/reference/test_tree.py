@@ -17,7 +17,7 @@ def prompt(names: str) -> tuple[Point, ...]:
 
 
 def test_a_prompt_is_found_by_its_deepest_snapshot() -> None:
-    tree = SnapshotTree()
+    tree = SnapshotTree(LruLeaf())
     tree.insert(prompt("a"))
     deep = tree.insert(prompt("abc"))
     assert tree.find(prompt("abcd")) is deep
@@ -27,18 +27,27 @@ def test_a_prompt_is_found_by_its_deepest_snapshot() -> None:
 
 
 def test_a_snapshot_within_an_edge_adds_no_token() -> None:
-    tree = SnapshotTree()
+    tree = SnapshotTree(LruLeaf())
     deep = tree.insert(prompt("abc"))
     middle = tree.insert(prompt("ab"))
-    assert (tree.tokens, middle.children, deep.parent, deep.start) == (6, [deep], middle, 3)
+    assert (tree.tokens, list(middle.children), deep.parent, deep.start) == (6, [deep], middle, 3)
     tree.compact(middle)
     assert (tree.tokens, deep.parent, deep.start, tree.find(prompt("ab"))) == (6, tree.root, 0, tree.root)
     assert [point.end for point in tree.remove(deep)] == [1, 3, 6]
     assert (tree.tokens, len(tree)) == (0, 0)
 
 
+def test_a_snapshot_where_edges_part_holds_up_all_of_them() -> None:
+    tree = SnapshotTree(LruLeaf())
+    below = [tree.insert(prompt("abc")), tree.insert(prompt("abd"))]
+    middle = tree.insert(prompt("ab"))
+    assert (tree.tokens, list(middle.children), [node.start for node in below]) == (10, below, [3, 3])
+    assert [point.end for node in below for point in tree.remove(node)] == [6, 7]
+    assert [point.end for point in tree.remove(middle)] == [1, 3]
+
+
 def test_a_segment_that_two_edges_pass_over_counts_once() -> None:
-    tree = SnapshotTree()
+    tree = SnapshotTree(LruLeaf())
     tree.insert(prompt("ab"))
     other = tree.insert(prompt("ac"))  # there is no snapshot at a
     assert tree.tokens == 1 + 2 + 3
@@ -50,8 +59,8 @@ class Model(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.tree = SnapshotTree()
         self.policy = LruLeaf()
+        self.tree = SnapshotTree(self.policy)
         self.live: dict[bytes, tuple[Point, ...]] = {}
         self.pinned: list[Node] = []
 
@@ -79,7 +88,7 @@ class Model(RuleBasedStateMachine):
 
     @rule(for_slot=st.booleans())
     def evict(self, for_slot: bool) -> None:
-        node = self.policy.victim(self.tree) if for_slot else self.policy.leaf(self.tree)
+        node = self.policy.victim() if for_slot else self.policy.leaf()
         if node is None:
             assert all(node.pins or len(node.children) > (1 if for_slot else 0) for node in self.tree)
             return
@@ -102,7 +111,6 @@ class Model(RuleBasedStateMachine):
         spans = {(start, point) for points in self.live.values() for start, point in _spans(points)}
         positions = {(point.key, at) for start, point in spans for at in range(start, point.end)}
         assert self.tree.tokens == len(positions)
-        assert set(self.tree.leaves) == {node for node in self.tree if not node.children}
         for node in self.tree:
             assert node.parent is not None
             assert node in node.parent.children
@@ -120,14 +128,15 @@ TestModel.settings = settings(max_examples=60, stateful_step_count=30, deadline=
 
 
 def test_the_policy_gives_nothing_up_that_is_in_use() -> None:
-    tree = SnapshotTree()
+    policy = LruLeaf()
+    tree = SnapshotTree(policy)
     leaf = tree.insert(prompt("ab"))
     leaf.pins += 1
-    assert LruLeaf().victim(tree) is None
+    assert policy.victim() is None
     above = tree.insert(prompt("a"))
-    assert LruLeaf().leaf(tree) is None
-    assert LruLeaf().victim(tree) is above
-    assert LruLeaf().victim(tree, spare=above) is None
+    assert policy.leaf() is None
+    assert policy.victim() is above
+    assert policy.victim(spare=above) is None
 
 
 @given(st.lists(st.tuples(st.integers(0, 8), st.integers(1, 20)), max_size=40), st.integers(1, 60))
@@ -170,5 +179,6 @@ def test_a_copy_that_is_being_read_stays() -> None:
 def test_equal_keys_mean_equal_prefixes() -> None:
     assert prompt("ab")[-1] != prompt("ba")[-1]
     assert prompt("abc")[:2] == prompt("ab")
+    tree = SnapshotTree(LruLeaf())
     with pytest.raises(ValueError, match="is no leaf"):
-        SnapshotTree().remove(SnapshotTree().root)
+        tree.remove(tree.root)

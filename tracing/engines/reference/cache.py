@@ -1,12 +1,16 @@
-"""The engine's KV memory: slots, the token pool, evictions, leases and the host tier. No scheduling, no durations."""
+"""The engine's KV memory, whatever is cached in it: who holds what, lookups, leases. No scheduling, no durations.
 
+:mod:`snapshots` caches prefixes at the ends of messages, in slots; :mod:`blocks` in blocks of equal length.
+"""
+
+from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from turnlens.tracing import Lease
 from turnlens.tracing.engines.reference.host import Copy, HostTier
 from turnlens.tracing.engines.reference.policy import policy_named
-from turnlens.tracing.engines.reference.prompts import Point
 from turnlens.tracing.engines.reference.runs import Run
 from turnlens.tracing.engines.reference.settings import EngineConfig
 from turnlens.tracing.engines.reference.tracer import Tracer
@@ -16,12 +20,13 @@ from turnlens.tracing.engines.reference.truth import Loss
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a lookup finds of a prompt: on the device up to ``node``, the last ``lease`` tokens of it under a lease, and copies
-    on the host beyond it."""
+    """What a lookup finds of a prompt and means to use: on the device up to ``node``, the last ``lease`` tokens of it under a
+    lease, and copies in another tier beyond it. ``local`` is the prefix on the device, used or not [tokens]."""
 
     node: Node
     lease: int
     copies: list[Copy]
+    local: int
 
     @property
     def device_end(self) -> int:
@@ -41,15 +46,15 @@ class Claim:
     handle: Lease | None = None
 
 
-class Cache:
-    """Slots and tokens, and who holds them. Requests hold KV up to ``run.held``: what lies past their snapshot is their own."""
+class Cache(ABC):
+    """Room, and who holds it. Requests hold KV up to ``run.held``: what lies past their snapshot is their own."""
 
     def __init__(self, config: EngineConfig, tracer: Tracer, now: Callable[[], int]) -> None:
-        self.tree = SnapshotTree()
-        self.host = HostTier(config.host_tokens)
-        self.private = 0  # tokens that requests hold past their snapshots
-        self._config = config
         self._policy = policy_named(config.policy)
+        self.tree = SnapshotTree(self._policy)
+        self.host = HostTier(config.host_tokens)
+        self.private = 0  # what requests hold past their snapshots, in tokens or blocks as all room is
+        self._config = config
         self._tracer = tracer
         self._now = now
         self._seen: set[bytes] = set()  # prefixes that were computed, or whose publish ended
@@ -57,44 +62,50 @@ class Cache:
         self._claims: list[Claim] = []
 
     @property
-    def free_tokens(self) -> int:
-        return self._config.pool_tokens - self.tree.tokens - self.private
+    @abstractmethod
+    def free(self) -> int:
+        """Room that nobody has taken, in tokens or blocks."""
 
     @property
+    def free_tokens(self) -> int:
+        return self.free * self._config.grain_tokens
+
+    @property
+    @abstractmethod
     def free_slots(self) -> int:
-        return max(0, self._config.slots - len(self.tree))  # while room is being made, one too many is in the tree
+        """None are free where there is no such thing."""
 
     # -- looking up -------------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def find(self, run: Run) -> Node:
+        """The deepest snapshot of a prompt."""
 
     def look_up(self, run: Run) -> Found:
         """What a request could use now. A request with the cache disabled finds nothing."""
         if run.request.cache_disabled:
-            return Found(self.tree.root, 0, [])
-        node = self.tree.find(run.prompt_points)
+            return Found(self.tree.root, 0, [], 0)
+        node = self.find(run)
         unleased = node
         while unleased.leased and unleased.parent is not None:
             unleased = unleased.parent
-        return Found(node, node.end - unleased.end, self.host.offer(run.prompt_points, node.end))
+        return Found(node, node.end - unleased.end, self.host.offer(run.prompt_points, node.end), node.end)
 
-    def seen(self, points: Sequence[Point]) -> int:
-        """S: up to where an infinite cache would have hit [tokens]."""
-        end = 0
-        for point in points:
-            if point.key not in self._seen:
-                break
-            end = point.end
-        return end
+    @abstractmethod
+    def seen(self, run: Run) -> int:
+        """S of a prompt: up to where an infinite cache would have hit [tokens]."""
 
-    def saw(self, points: Sequence[Point], start: int, end: int) -> None:
-        """A request holds this prefix by now."""
-        self._seen.update(point.key for point in points if start < point.end <= end)
+    def saw(self, run: Run, start: int, end: int) -> None:
+        """A request holds its prompt from one position to another by now."""
+        reached = run.prompt_points[bisect_right(run.ends, start) : bisect_right(run.ends, end)]
+        self._seen.update(point.key for point in reached)
 
-    def missing(self, run: Run) -> Loss | None:
-        """Why the device holds no more of an admitted prompt, or None where it holds all or nothing is known."""
-        if run.request.cache_disabled:
+    def missing(self, run: Run, local: int) -> Loss | None:
+        """Why the device holds no more of a prompt than ``local`` tokens, or None where it holds all or nothing is known."""
+        at = bisect_right(run.ends, local)
+        if run.request.cache_disabled or at >= len(run.prompt_points):
             return None
-        after = next((point for point in run.prompt_points if point.end > run.device_end), None)
-        loss = self._losses.get(after.key) if after is not None else None
+        loss = self._losses.get(run.points[at].key)
         return loss if loss is not None and self.tree.get(loss.key) is None else None
 
     def use(self, found: Found) -> None:
@@ -125,54 +136,25 @@ class Cache:
         self.stand_on(run, self.tree.root)
         self.hold(run, 0)
 
-    def make_room(self, tokens: int, run: Run) -> bool:
-        """Free this many tokens by giving up leaves that are not in use, then leases. False where that is not enough."""
-        while self.free_tokens < tokens:
-            leaf = self._policy.leaf(self.tree)
-            if leaf is not None:
-                self._evict(leaf, "memory", run)
-            elif not self._revoke():
+    def turn_away(self, run: Run) -> None:
+        """The same, of a request that stands on what it found and could not be admitted: it has used nothing."""
+        self.stand_on(run, self.tree.root)
+        self.hold(run, 0)
+
+    def make_room(self, run: Run, end: int) -> bool:
+        """Free what a request lacks to hold KV up to a position, by giving up leaves that are not in use, then leases. False
+        where that is not enough; what went has gone."""
+        before = run.units(run.held)
+        needed = max(before, run.units(end)) - before
+        while self.free < needed:
+            if not self._give_up(run, needed) and not self._revoke():
                 return False
         return True
 
-    # -- snapshots --------------------------------------------------------------------------------------------------------
-
-    def not_worth_a_slot(self, run: Run, at: int) -> str | None:
-        """The reason why no snapshot is to be taken at a request's reuse point, or None where one is."""
-        point = run.points[at]
-        span = point.end - self.tree.find(run.points[:at]).end
-        return "min_span" if span < self._config.min_span_tokens else None
-
-    def snapshot(self, run: Run, at: int, trigger: str = "speaker_change") -> bool:
-        """Put a snapshot at a request's reuse point, and make room for it. False where every slot is in use."""
-        points = run.points[: at + 1]
-        node = self.tree.get(points[-1].key)
-        if node is None:
-            # It is put in before the victim is chosen: so its parent is a leaf no longer, and may even be the one to go.
-            node, before = self.tree.insert(points), run.node
-            self.stand_on(run, node)
-            while len(self.tree) > self._config.slots:
-                victim = self._policy.victim(self.tree, spare=node)
-                if victim is None and self._revoke():
-                    continue
-                if victim is None:
-                    self.stand_on(run, before)
-                    self._take_back(node)
-                    return False
-                self._evict(victim, "slots", run)
-        else:
-            self.stand_on(run, node)
-            self.tree.touch(node)
-        self._seen.add(node.key)
-        self._losses.pop(node.key, None)  # points that its edge passes over keep their story: they cannot be used alone
-        return True
-
-    def not_published(self, run: Run, at: int, why: str) -> None:
-        """A snapshot was not taken, or is not there yet (``pending``)."""
-        key = run.points[at].key
-        if not self.tree.holds(key):
-            self._losses[key] = Loss(f"not_published.{why}", key, run.id, self._now())
-        self._seen.add(key)
+    @abstractmethod
+    def _give_up(self, run: Run, needed: int) -> bool:
+        """Evict leaves for a request's memory, in the policy's order, at least one and no more than needed. False where every
+        leaf is in use."""
 
     # -- leases -----------------------------------------------------------------------------------------------------------
 
@@ -195,9 +177,17 @@ class Cache:
         """A lease runs out. Where nobody has used it, what it kept goes, and is not copied anywhere."""
         if claim in self._claims:
             self._release(claim, "expired")
-            for node in claim.nodes:
-                if not node.children and node.free:
-                    self._evict(node, "lease_expired", None)
+            self._drop(claim.nodes, "lease_expired")
+
+    @abstractmethod
+    def _drop(self, nodes: Sequence[Node], reason: str) -> None:
+        """Evict those of some snapshots, the deepest first, that nobody uses or builds on."""
+
+    def drop_copy(self, key: bytes, reason: str) -> None:
+        """A copy in another tier was found unusable."""
+        copy = self.host.drop(key)
+        if copy is not None:
+            self._tracer.evicted([key], copy.tokens, reason, None, tier=self.host.name)
 
     def _release(self, claim: Claim, reason: str) -> None:
         """A lease ends; its snapshots become ones like any other."""
@@ -212,43 +202,3 @@ class Cache:
         if claim is not None:
             self._release(claim, "revoked")
         return claim is not None
-
-    # -- evictions --------------------------------------------------------------------------------------------------------
-
-    def _evict(self, node: Node, reason: str, run: Run | None) -> None:
-        self._tracer.sample()  # before anything is free: an eviction is explained by what was full
-        key, start, end, now = node.key, node.start, node.end, self._now()
-        parent_key = node.parent.key if node.parent is not None and node.parent.edge else None
-        loss = Loss(f"evicted.{reason}", key, run.id if run is not None else None, now)
-        if node.children:
-            self.tree.compact(node)
-            self._losses[key] = loss
-            self._tracer.evicted(key, 0, reason, run)
-            return
-        before = self.tree.tokens
-        for point in self.tree.remove(node):
-            self._losses[point.key] = loss
-        self._losses[key] = loss
-        self._tracer.evicted(key, before - self.tree.tokens, reason, run)
-        if reason != "lease_expired":
-            self._copy_to_host(key, start, end, parent_key, run)
-
-    def _copy_to_host(self, key: bytes, start: int, end: int, parent_key: bytes | None, run: Run | None) -> None:
-        new, gone = self.host.put(key, start, end)
-        for copy in gone:
-            self._tracer.evicted(copy.key, copy.tokens, "tier_capacity", run, tier="host")
-        if new:
-            self._tracer.copied_to_host(key, end - start, parent_key)
-
-    def drop_copy(self, key: bytes, reason: str) -> None:
-        """A copy on the host was found unusable."""
-        copy = self.host.drop(key)
-        if copy is not None:
-            self._tracer.evicted(key, copy.tokens, reason, None, tier="host")
-
-    def _take_back(self, node: Node) -> None:
-        """Undo an insertion for which there was no slot."""
-        if node.children:
-            self.tree.compact(node)
-        else:
-            self.tree.remove(node)

@@ -5,18 +5,22 @@ runs one token of every stream and up to ``chunk_tokens`` of prompts, the oldest
 not in use go, then captures of finished turns, then the youngest request is preempted.
 """
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
 from turnlens.tracing import Recorder
+from turnlens.tracing.engines.reference.blocks import BlockCache, BlockPublishing
 from turnlens.tracing.engines.reference.cache import Cache, Found
 from turnlens.tracing.engines.reference.clock import Events, ns
+from turnlens.tracing.engines.reference.pages import PagedCache, PagePublishing
 from turnlens.tracing.engines.reference.prompts import Request
-from turnlens.tracing.engines.reference.publishing import Due, Publishing
+from turnlens.tracing.engines.reference.publishing import Publishing, SnapshotPublishing
 from turnlens.tracing.engines.reference.restoring import Restoring
 from turnlens.tracing.engines.reference.runs import Phase, Run
 from turnlens.tracing.engines.reference.settings import EngineConfig
+from turnlens.tracing.engines.reference.snapshots import SnapshotCache
 from turnlens.tracing.engines.reference.tracer import Tracer
 from turnlens.tracing.engines.reference.truth import TurnTruth
 
@@ -47,12 +51,26 @@ class Engine:
         self.config = config
         self.truths: list[TurnTruth] = []
         self.events = events = Events(started_ns)
-        self._trace = tracer = Tracer(recorder, config.policy, config.model, lambda: events.now_ns)
-        self.cache = cache = Cache(config, tracer, lambda: events.now_ns)
-        tracer.surroundings = lambda: (cache.free_slots, cache.free_tokens, len(self._running), len(self._waiting))
-        self._publishing = Publishing(config, cache, tracer, events, freed=self._wake)
+        self._trace = tracer = Tracer(recorder, config, lambda: events.now_ns)
+        self.cache: Cache
+        self._publishing: Publishing
+        if config.store is not None:
+            self.cache = paged = PagedCache(config, config.store, tracer, lambda: events.now_ns)
+            self._publishing = PagePublishing(config.store, paged, tracer, events, freed=self._wake)
+        elif config.block_tokens:
+            self.cache = blocks = BlockCache(config, tracer, lambda: events.now_ns)
+            self._publishing = BlockPublishing(blocks, events, freed=self._wake)
+        else:
+            self.cache = snapshots = SnapshotCache(config, tracer, lambda: events.now_ns)
+            self._publishing = SnapshotPublishing(config, snapshots, tracer, events, freed=self._wake)
+        tracer.surroundings = lambda: (
+            None if config.block_tokens else self.cache.free_slots,
+            self.cache.free_tokens,
+            len(self._running),
+            len(self._waiting),
+        )
         self._restoring = Restoring(
-            config, cache, tracer, events, self._publishing, seed, loaded=self._loaded, lost=self._lost, freed=self._wake
+            config, self.cache, tracer, events, self._publishing, seed, loaded=self._loaded, lost=self._lost, freed=self._wake
         )
         self._on_finished = on_finished
         self._waiting: deque[Run] = deque()
@@ -66,11 +84,16 @@ class Engine:
 
     def submit(self, request: Request, at_ns: int | None = None) -> None:
         """A request reaches the server, now or later. One that can never fit is refused."""
-        tokens = request.prompt_tokens + request.output.tokens
-        if tokens > self.config.pool_tokens:
-            raise ValueError(f"request {request.request_id} needs {tokens} tokens; the pool has {self.config.pool_tokens}")
         arrived = self.now_ns if at_ns is None else max(self.now_ns, at_ns)
-        run = Run.of(request, arrived, self.cache.tree.root)
+        run = Run.of(request, arrived, self.cache.tree.root, self.config)
+        grain = self.config.grain_tokens
+        longest = max(message.tokens for message in request.messages)
+        if self.config.whole_messages and longest > grain:
+            raise ValueError(f"request {request.request_id} has a message of {longest} tokens; a block holds {grain}")
+        needed, room = run.units(run.prompt + request.output.tokens), self.config.pool_tokens // grain
+        if needed > room:
+            what = "tokens" if grain == 1 else f"blocks of {grain}"
+            raise ValueError(f"request {request.request_id} needs {needed} {what}; the pool has {room}")
         costs = self.config.costs
         frontend = costs.frontend_seconds + costs.frontend_message_seconds * len(request.messages)
         self.events.at(arrived + ns(frontend), lambda: self._arrive(run))
@@ -108,10 +131,10 @@ class Engine:
             copy.pins += 1
         # A preempted request comes back when all of it fits; otherwise it would be preempted again at once.
         wanted = run.goal if run.preempted else max(found.end, min(found.end + self.config.chunk_tokens, run.goal))
-        if not self.cache.make_room(max(0, wanted + 1 - run.held), run):
+        if not self.cache.make_room(run, wanted + 1):
             for copy in found.copies:
                 copy.pins -= 1
-            self.cache.let_go(run)
+            self.cache.turn_away(run)
             run.book.retries += 1
             self._trace.retried(run, "memory")
             return False
@@ -127,13 +150,14 @@ class Engine:
         run.restored_end = found.device_end
         if run.admitted_ns is None:
             run.admitted_ns = self.now_ns
-            run.book.seen = self.cache.seen(run.prompt_points)
-        loss = self.cache.missing(run)
+            run.book.seen = self.cache.seen(run)
+        loss = self.cache.missing(run, found.local)
         if run.book.coverage is None:
-            run.book.missing = loss
-        self._trace.admitted(run, found.end - found.device_end, loss.key if loss is not None else None)
+            run.book.missing, run.book.found_tokens, run.book.local_tokens = loss, found.device_end, found.local
+        missing_key = loss.key if loss is not None else None
+        self._trace.admitted(run, found.end - found.device_end, found.local, self.cache.host.name, missing_key)
         self.cache.use(found)
-        depth = sum(1 for point in run.prompt_points if point.end <= found.end)
+        depth = bisect_right(run.ends, found.end)
         run.lookup_seconds = depth * self.config.costs.lookup_snapshot_seconds
         if found.copies:
             self._restoring.start(run, found.copies)
@@ -212,11 +236,13 @@ class Engine:
         if self.events.next_ns is not None:
             one = ns(self._token_seconds(len(streams)))
             tokens = min(tokens, (self.events.next_ns - self.now_ns) // one + 1)
-        return 1 if tokens * len(streams) > self.cache.free_tokens else tokens
+        if sum(run.units(run.done + tokens + 1) - run.units(run.held) for run in streams) > self.cache.free:
+            tokens = min(tokens, *(run.room_end - run.done - 1 for run in streams))
+        return max(1, tokens)
 
     def _room_for(self, run: Run, end: int) -> bool:
         """Hold KV up to ``end``, whatever it takes: leaves, captures, and then the youngest request, which may be this one."""
-        while not self.cache.make_room(end - run.held, run):
+        while not self.cache.make_room(run, end):
             if self._publishing.cancel_capture():
                 continue
             youngest = next(other for other in reversed(self._running) if other.phase is Phase.RUNNING)
@@ -237,18 +263,16 @@ class Engine:
         """The model has run. Requests that were given up meanwhile have no part in it."""
         batch = [work for work in batch if work.run.phase is Phase.RUNNING]
         self._trace.step([(work.run, work.start, work.end) for work in batch])
-        due: deque[Due] = deque()
         for run, start, end, _ in batch:
-            points = run.prompt_points
             if not run.consumed:
                 run.consumed = True
                 run.book.consumed(start, run.device_end, run.restored_end)
-                self.cache.saw(points, 0, start)
-            run.book.computed(start, end)
-            self.cache.saw(points, start, end)
+                self.cache.saw(run, 0, start)
+            if start < run.prompt:
+                run.book.computed(start, end)
+                self.cache.saw(run, start, end)
             run.done = end
-            due.extend((run, at) for at, point in enumerate(points) if start < point.end <= end)
-        self._publishing.take(due, then=lambda: self._deliver(batch))
+        self._publishing.take([(work.run, work.start, work.end) for work in batch], then=lambda: self._deliver(batch))
 
     def _deliver(self, batch: list[Work]) -> None:
         """The step's tokens reach the users, and the next step begins."""

@@ -28,6 +28,8 @@ class Copy:
 class HostTier:
     """Copies by key. ``capacity`` is in tokens; 0 means that there is no such tier."""
 
+    name = "host"
+
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self.tokens = 0
@@ -75,7 +77,7 @@ class HostTier:
         """The copies that extend the device's prefix of a prompt furthest, in order of depth."""
         covered = device_end
         found: list[Copy] = []
-        for point in points:
+        for point in points if self._copies else ():
             copy = self._copies.get(point.key) if point.end > covered else None
             if copy is not None and copy.start <= covered:
                 found.append(copy)

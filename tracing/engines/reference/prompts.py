@@ -66,3 +66,20 @@ def points_of(messages: Iterable[Message]) -> tuple[Point, ...]:
         end += message.tokens
         found.append(Point(end, key))
     return tuple(found)
+
+
+def block_points_of(messages: Iterable[Message], block_tokens: int) -> tuple[Point, ...]:
+    """The reuse points of a text in blocks: the end of each complete one, with the digest of the whole prefix up to there."""
+    above, start = b"", 0
+    found: list[Point] = []
+    for message in messages:
+        end = start + message.tokens
+        first = start - start % block_tokens + block_tokens
+        found += [Point(cut, _cut(above, message, cut - start)) for cut in range(first, end + 1, block_tokens)]
+        above, start = _extend(above, message), end
+    return tuple(found)
+
+
+def _cut(above: bytes, message: Message, at: int) -> bytes:
+    """The digest of a prefix that ends within a message, ``at`` tokens past its beginning."""
+    return hashlib.blake2b(f"{message.name}\0{message.tokens}\0{at}".encode(), key=above, digest_size=16).digest()

@@ -1,4 +1,4 @@
-"""Loads from the host tier: one at a time, by the cost model, and what follows when one goes wrong."""
+"""Loads from the tier below the device: one at a time, by the cost model, and what follows when one goes wrong."""
 
 import random
 from collections.abc import Callable
@@ -51,7 +51,7 @@ class Restoring:
         seconds = costs.restore_seconds + (end - device_end) / costs.restore_tokens_per_second
         begun = max(self._events.now_ns, self._busy_until_ns)
         self._busy_until_ns = begun + ns(costs.restore_timeout_seconds if fault == "timeout" else seconds)
-        self._trace.restore_started(run, end - device_end, copies[-1].key)
+        self._trace.restore_started(run, end - device_end, copies[-1].key, self._cache.host.name)
         self._events.at(self._busy_until_ns, lambda: self._end(run, copies, fault))
 
     def _fault(self, run: Run, copies: int) -> str | None:

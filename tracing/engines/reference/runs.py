@@ -1,10 +1,12 @@
 """A request while it is being served."""
 
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 from enum import Enum
 
 from turnlens.tracing import Turn
-from turnlens.tracing.engines.reference.prompts import Point, Request, points_of
+from turnlens.tracing.engines.reference.prompts import Point, Request, block_points_of, points_of
+from turnlens.tracing.engines.reference.settings import EngineConfig
 from turnlens.tracing.engines.reference.tree import Node
 from turnlens.tracing.engines.reference.truth import COMPUTED, HIT, RESTORED, SOURCES, TurnBook, TurnTruth, verdict
 
@@ -26,8 +28,12 @@ class Run:
 
     request: Request
     arrived_ns: int
+    config: EngineConfig
     node: Node  # the deepest snapshot that it stands on, pinned
-    points: tuple[Point, ...]  # of the prompt and, last, of the output
+    prompt: int
+    points: tuple[Point, ...]  # of the prompt, and of the output that the engine caches
+    prompt_points: tuple[Point, ...]
+    ends: tuple[int, ...]  # of points
     book: TurnBook
     turn: Turn | None = None
     phase: Phase = Phase.FRONTEND
@@ -48,22 +54,24 @@ class Run:
     first_token_ns: int | None = None
 
     @classmethod
-    def of(cls, request: Request, arrived_ns: int, root: Node) -> "Run":
-        points = points_of((*request.messages, request.output))
+    def of(cls, request: Request, arrived_ns: int, root: Node, config: EngineConfig) -> "Run":
+        prompt = request.prompt_tokens
+        if not config.block_tokens:
+            points = points_of((*request.messages, request.output))
+        elif config.whole_messages:
+            points = points_of(request.messages)
+        else:
+            answer = (request.output,) if config.capture_outputs else ()
+            points = block_points_of((*request.messages, *answer), config.block_tokens)
+        ends = tuple(point.end for point in points)
+        asked = points[: bisect_right(ends, prompt)]
+        book = TurnBook.of(prompt)
         root.pins += 1
-        return cls(request, arrived_ns, root, points, TurnBook.of(points[-2].end), fault=request.restore_fault)
+        return cls(request, arrived_ns, config, root, prompt, points, asked, ends, book, fault=request.restore_fault)
 
     @property
     def id(self) -> str:
         return self.request.request_id
-
-    @property
-    def prompt(self) -> int:
-        return self.points[-2].end
-
-    @property
-    def prompt_points(self) -> tuple[Point, ...]:
-        return self.points[:-1]
 
     @property
     def device_end(self) -> int:
@@ -80,10 +88,24 @@ class Run:
         """Only the last token is to be run. (After a preemption in mid-output there is more.)"""
         return self.generated > 0 and self.goal - self.done == 1
 
+    def units(self, end: int) -> int:
+        """What KV up to a position takes: tokens, or whole blocks."""
+        size = self.config.grain_tokens
+        if not self.config.whole_messages:
+            return -(-end // size)
+        if end <= self.prompt:
+            return bisect_left(self.ends, end) + 1 if end else 0
+        return len(self.ends) + -(-(end - self.prompt) // size)
+
+    @property
+    def room_end(self) -> int:
+        """Up to where the request can hold KV in what it has now; it holds its whole prompt."""
+        return self.held + (self.prompt - self.held if self.config.whole_messages else -self.held) % self.config.grain_tokens
+
     @property
     def private(self) -> int:
-        """KV that no snapshot holds yet [tokens]."""
-        return max(0, self.held - self.node.end)
+        """KV that no snapshot holds yet [units]."""
+        return max(0, self.units(self.held) - self.units(self.node.end))
 
     def truth(self, status: str, now_ns: int) -> TurnTruth:
         """What happened, at the turn's end."""
@@ -111,11 +133,13 @@ class Run:
             work_restored=book.work[RESTORED],
             work_computed=book.work[COMPUTED],
             self_recovered=book.self_recovered,
+            found_tokens=book.found_tokens,
+            local_tokens=book.local_tokens,
             attempts=book.attempts,
             retries=book.retries,
             status=status,
             complete=not sums["unobserved"],
-            verdict=verdict(sums, book.seen_tokens),
+            verdict=verdict(sums, book.seen_tokens, self.config.unit_tokens),
             missing=book.missing,
             restore_faults=tuple(self.faults),
             arrived_ns=self.arrived_ns,

@@ -7,17 +7,17 @@ from collections.abc import Callable, Sequence
 
 from turnlens.tracing import Lease, Publish, Recorder
 from turnlens.tracing.engines.reference.runs import Run
+from turnlens.tracing.engines.reference.settings import EngineConfig
 
 
 class Tracer:
     """``now`` is the engine's clock; ``surroundings`` gives free slots, free tokens, running and waiting requests."""
 
-    def __init__(self, recorder: Recorder | None, policy: str, model: str, now: Callable[[], int]) -> None:
+    def __init__(self, recorder: Recorder | None, config: EngineConfig, now: Callable[[], int]) -> None:
         self._recorder = recorder
-        self._policy = policy
-        self._model = model
+        self._config = config
         self._now = now
-        self.surroundings: Callable[[], tuple[int, int, int, int]] = lambda: (0, 0, 0, 0)
+        self.surroundings: Callable[[], tuple[int | None, int, int, int]] = lambda: (None, 0, 0, 0)
 
     # -- turns ------------------------------------------------------------------------------------------------------------
 
@@ -35,20 +35,21 @@ class Tracer:
             at_ns=self._now(),
             arrived_ns=run.arrived_ns,
             message_count=len(request.messages),
-            model=self._model,
+            model=self._config.model,
+            **({"run": self._config.run} if self._config.run is not None else {}),  # None would hide TURNLENS_RUN
             tenant=request.tenant,
             cache_disabled="by_request" if request.cache_disabled else None,
         )
 
-    def admitted(self, run: Run, offered: int, missing_key: bytes | None) -> None:
+    def admitted(self, run: Run, offered: int, local: int, tier: str, missing_key: bytes | None) -> None:
         if run.turn is not None:
             self.sample()
             run.turn.admitted(
                 run.hit,
                 offered_tokens=offered,
                 lease_tokens=run.lease,
-                local_tokens=run.hit + run.lease,
-                tier="host" if offered else None,
+                local_tokens=local,
+                tier=tier if offered else None,
                 missing_key=missing_key,
                 at_ns=self._now(),
             )
@@ -57,9 +58,9 @@ class Tracer:
         if run.turn is not None:
             run.turn.retried(reason, at_ns=self._now())
 
-    def restore_started(self, run: Run, tokens: int, key: bytes) -> None:
+    def restore_started(self, run: Run, tokens: int, key: bytes, tier: str) -> None:
         if run.turn is not None:
-            run.turn.restore_started(tokens, tier="host", key=key, at_ns=self._now())
+            run.turn.restore_started(tokens, tier=tier, key=key, at_ns=self._now())
 
     def restore_finalized(self, run: Run, valid_prefix: int, fault: str | None = None) -> None:
         if run.turn is not None:
@@ -85,11 +86,14 @@ class Tracer:
 
     # -- snapshots --------------------------------------------------------------------------------------------------------
 
-    def publish(self, run: Run, key: bytes, end: int, parent_key: bytes | None, trigger: str) -> Publish | None:
-        """A snapshot that ends at position ``end`` begins to be taken."""
+    def publish(
+        self, run: Run, key: bytes, end: int, parent_key: bytes | None, trigger: str, tier: str = "device"
+    ) -> Publish | None:
+        """A snapshot that ends at position ``end`` begins to be taken. On the device it takes a slot."""
         if self._recorder is None:
             return None
-        return self._recorder.publish(key, end, parent_key, run.turn, "device", 1, trigger, at_ns=self._now())
+        slots = 1 if tier == "device" else 0
+        return self._recorder.publish(key, end, parent_key, run.turn, tier, slots, trigger, at_ns=self._now())
 
     def published(self, publish: Publish | None, outcome: str = "committed", reason: str | None = None) -> None:
         if publish is not None:
@@ -99,12 +103,18 @@ class Tracer:
         if self._recorder is not None:
             self._recorder.published([key], tokens, parent_key, tier="host", at_ns=self._now())
 
-    def evicted(self, key: bytes, tokens: int, reason: str, run: Run | None, tier: str = "device") -> None:
-        """A snapshot went; ``tokens`` went with it, 0 where its child holds them all. The caller has taken a sample before."""
+    def published_blocks(self, keys: Sequence[bytes], tokens_each: int, parent_key: bytes | None, run: Run) -> None:
+        """A run of blocks of one chain became reusable."""
+        if self._recorder is not None:
+            self._recorder.published(keys, tokens_each, parent_key, run.turn, at_ns=self._now())
+
+    def evicted(self, keys: Sequence[bytes], tokens_each: int, reason: str, run: Run | None, tier: str = "device") -> None:
+        """A snapshot or a run of blocks went; ``tokens_each`` went with each, 0 where a child holds them all. The caller has
+        taken a sample before."""
         if self._recorder is not None:
             for_turn = run.turn if run is not None else None
-            policy = self._policy if tier == "device" else "lru"
-            self._recorder.evicted([key], tokens, tier, reason, for_turn, policy, at_ns=self._now())
+            policy = self._config.policy if tier == "device" else "lru"
+            self._recorder.evicted(keys, tokens_each, tier, reason, for_turn, policy, at_ns=self._now())
 
     def lease(self, run: Run, key: bytes, tokens: int, until_ns: int) -> Lease | None:
         if self._recorder is None:

@@ -6,22 +6,25 @@ lies between two neighbouring reuse points of a prompt is one segment, and a seg
 """
 
 from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 from turnlens.tracing.engines.reference.prompts import Point
 
 
 class Node:
     """One snapshot. ``edge`` are the reuse points past the parent, its own last. ``pins`` counts the requests that stand on it,
-    ``used`` orders nodes by their last use, ``leased`` says that a lease keeps it."""
+    ``used`` orders nodes by their last use, ``inflation`` is the policy's at that time, ``leased`` says that a lease keeps it.
+    Neither the root nor what was taken away has a parent."""
 
-    __slots__ = ("children", "edge", "leased", "parent", "pins", "used")
+    __slots__ = ("children", "edge", "inflation", "leased", "parent", "pins", "used")
 
-    def __init__(self, parent: "Node | None", edge: tuple[Point, ...], used: int) -> None:
+    def __init__(self, parent: "Node | None", edge: tuple[Point, ...]) -> None:
         self.parent = parent
         self.edge = edge
-        self.children: list[Node] = []
+        self.children: dict[Node, None] = {}  # in the order of insertion, so that runs are repeatable
         self.pins = 0
-        self.used = used
+        self.used = 0
+        self.inflation = 0
         self.leased = False
 
     @property
@@ -47,13 +50,24 @@ class Node:
         return f"<Node {self.start}-{self.end} pins={self.pins} children={len(self.children)}>"
 
 
-class SnapshotTree:
-    """Snapshots by key, their tree, and the tokens of the union of what they hold."""
+class Watcher(Protocol):
+    """Who keeps the nodes in an order, and is told of what a use does not tell. ``inflation`` is what a use is worth now."""
 
-    def __init__(self) -> None:
-        self.root = Node(None, (), 0)
+    inflation: int
+
+    def changed(self, node: Node) -> None:
+        """The node is new, or its number of children or its span is another."""
+        ...
+
+
+class SnapshotTree:
+    """Snapshots by key, their tree, and the tokens of the union of what they hold. A use costs its depth, everything else is
+    independent of how many snapshots there are (but a split looks at the siblings)."""
+
+    def __init__(self, watcher: Watcher) -> None:
+        self.root = Node(None, ())
         self.tokens = 0
-        self.leaves: dict[Node, None] = {}  # in insertion order, so that runs are repeatable
+        self._watcher = watcher
         self._by_key: dict[bytes, Node] = {}
         self._segments: dict[bytes, int] = {}  # key at a segment's end -> edges that pass over it
         self._uses = 0
@@ -64,6 +78,10 @@ class SnapshotTree:
 
     def __iter__(self) -> Iterator[Node]:
         return iter(self._by_key.values())
+
+    def __contains__(self, key: object) -> bool:
+        """Whether a snapshot stands at this key."""
+        return key in self._by_key
 
     def get(self, key: bytes) -> Node | None:
         return self._by_key.get(key)
@@ -84,67 +102,77 @@ class SnapshotTree:
     def touch(self, node: Node) -> None:
         """A request uses this snapshot, and by it every one above."""
         self._uses += 1
+        uses, inflation = self._uses, self._watcher.inflation
         at: Node | None = node
         while at is not None:
-            at.used = self._uses
+            at.used = uses
+            at.inflation = inflation
             at = at.parent
 
     def insert(self, points: Sequence[Point]) -> Node:
-        """Add a snapshot at the last of a prompt's points. Where an edge passes over that point already, it is split, and no
+        """Add a snapshot at the last of a prompt's points. Where edges pass over that point already, they are split, and no
         token is added. The key must not be there yet."""
         parent = self.find(points)
         edge = tuple(point for point in points if point.end > parent.end)
         if not edge:
             raise KeyError("this snapshot exists")
-        node = Node(parent, edge, 0)
-        below = next(
-            (child for child in parent.children if len(child.edge) > len(edge) and child.edge[len(edge) - 1] == edge[-1]), None
-        )
-        if below is not None:
-            parent.children.remove(below)
-            below.parent, below.edge = node, below.edge[len(edge) :]
-            node.children.append(below)
-        else:
-            self._hold(edge, parent.end)
-            self.leaves[node] = None
-            self.leaves.pop(parent, None)
-        parent.children.append(node)
+        node = Node(parent, edge)
+        if edge[-1].key in self._segments:  # some edge passes over it
+            for below in [child for child in parent.children if edge[-1] in child.edge]:
+                del parent.children[below]
+                self._release(below.edge[: len(edge)], parent.end)
+                below.parent, below.edge = node, below.edge[len(edge) :]
+                node.children[below] = None
+        self._hold(edge, parent.end)
+        parent.children[node] = None
         self._by_key[node.key] = node
         self.touch(node)
+        for changed in (node, parent, *node.children):
+            self._watcher.changed(changed)
+        return node
+
+    def extend(self, node: Node, points: Sequence[Point]) -> Node:
+        """Add a chain below a snapshot, one at each of these points. None of their keys is there yet. Returns the deepest."""
+        above = node
+        self._uses += 1
+        for point in points:
+            below = Node(node, (point,))
+            below.used, below.inflation = self._uses, self._watcher.inflation
+            self._hold(below.edge, node.end)
+            node.children[below] = None
+            self._by_key[point.key] = node = below
+        if node is not above:
+            self._watcher.changed(above)
+            self._watcher.changed(node)
         return node
 
     def remove(self, leaf: Node) -> tuple[Point, ...]:
         """Take a leaf away. Returns the segments that no edge holds any more."""
-        if leaf.children or leaf.parent is None:
+        parent = leaf.parent
+        if leaf.children or parent is None:
             raise ValueError(f"{leaf!r} is no leaf")
-        leaf.parent.children.remove(leaf)
-        del self._by_key[leaf.key]
-        del self.leaves[leaf]
-        if leaf.parent is not self.root and not leaf.parent.children:
-            self.leaves[leaf.parent] = None
-        lost: list[Point] = []
-        start = leaf.start
-        for point in leaf.edge:
-            left = self._segments[point.key] - 1
-            if left:
-                self._segments[point.key] = left
-            else:
-                del self._segments[point.key]
-                self.tokens -= point.end - start
-                lost.append(point)
-            start = point.end
-        return tuple(lost)
+        lost = self._release(leaf.edge, leaf.start)
+        self._detach(leaf, parent)
+        self._watcher.changed(parent)
+        return lost
 
     def compact(self, node: Node) -> None:
         """Take away a snapshot with a single child: the child's edge grows upwards, and no token is lost."""
-        if len(node.children) != 1 or node.parent is None:
+        parent = node.parent
+        if len(node.children) != 1 or parent is None:
             raise ValueError(f"{node!r} has not exactly one child")
-        child = node.children[0]
+        (child,) = node.children
         child.edge = node.edge + child.edge
-        child.parent = node.parent
-        node.parent.children.remove(node)
-        node.parent.children.append(child)
+        child.parent = parent
+        node.children.clear()
+        parent.children[child] = None
+        self._detach(node, parent)
+        self._watcher.changed(child)
+
+    def _detach(self, node: Node, parent: Node) -> None:
+        del parent.children[node]
         del self._by_key[node.key]
+        node.parent = None
 
     def _hold(self, edge: Sequence[Point], start: int) -> None:
         for point in edge:
@@ -153,3 +181,17 @@ class SnapshotTree:
             if not held:
                 self.tokens += point.end - start
             start = point.end
+
+    def _release(self, edge: Sequence[Point], start: int) -> tuple[Point, ...]:
+        """An edge passes over these points no more. Returns those that none does now."""
+        lost: list[Point] = []
+        for point in edge:
+            held = self._segments[point.key] - 1
+            if held:
+                self._segments[point.key] = held
+            else:
+                del self._segments[point.key]
+                self.tokens -= point.end - start
+                lost.append(point)
+            start = point.end
+        return tuple(lost)

@@ -4,9 +4,8 @@ A test compares it with the recorder's ledger. Therefore nothing here is shared 
 array with one byte a position, not a list of intervals.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import groupby
 
 NOTHING, HIT, RESTORED, COMPUTED = range(4)
 SOURCES = ("hit", "restored", "recomputed", "new", "unobserved")
@@ -27,8 +26,11 @@ class Loss:
 @dataclass(frozen=True, slots=True)
 class TurnTruth:
     """One turn as the engine served it. Counts are tokens, times nanoseconds; ``segments`` are (start, end, source) with the
-    sources of the model. S is looked up at the first admission: a turn that was never admitted has none. ``missing`` tells why
-    the device did not hold more, as of the admission that the coverage stands on; None where it held all that was seen."""
+    sources of the model. S is looked up at the first admission: a turn that was never admitted has none.
+
+    As of the admission that the coverage stands on, ``found_tokens`` is the prefix that was used from the device (of a prompt
+    found whole all of it, where the hit leaves out its last token), ``local_tokens`` what could have been used there, and
+    ``missing`` tells why it was no longer; None where it held all that had been seen."""
 
     request_id: str
     conversation_id: str | None
@@ -46,6 +48,8 @@ class TurnTruth:
     work_restored: int
     work_computed: int
     self_recovered: int
+    found_tokens: int
+    local_tokens: int
     attempts: int
     retries: int
     status: str
@@ -74,6 +78,8 @@ class TurnBook:
     retries: int = 0
     work: dict[int, int] = field(default_factory=lambda: {HIT: 0, RESTORED: 0, COMPUTED: 0})
     self_recovered: int = 0
+    found_tokens: int = 0
+    local_tokens: int = 0
     missing: Loss | None = None
 
     @classmethod
@@ -90,18 +96,14 @@ class TurnBook:
 
         What this turn itself had before proves nothing about others: it is left out of S."""
         device_end, restored_end = min(device_end, start, self.prompt), min(restored_end, start, self.prompt)
-        for at in range(device_end) if any(self.own) else ():
-            if self.own[at]:  # its own from before: no new hit
-                self.held[at] = self.own[at]
-                self.self_recovered += 1
+        for at, end, code in runs_of(self.own[:device_end]):
+            if code:  # its own from before: no new hit
+                self.held[at:end] = self.own[at:end]
+                self.self_recovered += end - at
             else:
-                self.held[at] = HIT
-                self.work[HIT] += 1
-                self.reached = max(self.reached, at + 1)
-        if not any(self.own):
-            self.held[:device_end] = bytes([HIT]) * device_end
-            self.work[HIT] += device_end
-            self.reached = max(self.reached, device_end)
+                self.held[at:end] = bytes([HIT]) * (end - at)
+                self.work[HIT] += end - at
+                self.reached = max(self.reached, end)
         if restored_end > device_end:
             self.held[device_end:restored_end] = bytes([RESTORED]) * (restored_end - device_end)
             self.work[RESTORED] += restored_end - device_end
@@ -120,22 +122,19 @@ class TurnBook:
             self.coverage = bytes(self.held)
 
     def preempted(self) -> None:
-        for at in range(self.prompt):
-            if self.held[at]:
-                self.own[at] = self.held[at]
+        for at, end, code in runs_of(self.held):
+            if code:
+                self.own[at:end] = self.held[at:end]
 
     def segments(self) -> tuple[tuple[int, int, str], ...]:
         """Runs of one source over the whole prompt; computed positions are cut at S."""
         found: list[tuple[int, int, str]] = []
-        at = 0
-        for code, run in groupby(self.final()):
-            end = at + len(list(run))
+        for at, end, code in runs_of(self.final()):
             if code != COMPUTED:
                 found.append((at, end, _NAMES[code]))
             else:
                 cut = min(max(at, self.seen_tokens), end)
                 found += [(a, b, name) for a, b, name in ((at, cut, "recomputed"), (cut, end, "new")) if a < b]
-            at = end
         return tuple(found)
 
     def final(self) -> bytes:
@@ -148,11 +147,21 @@ class TurnBook:
         return max(self.seen, self.reached)
 
 
-def verdict(tokens: Mapping[str, int], seen: int) -> str:
-    """The verdict of the model over tokens by source, ties to the worse."""
+def runs_of(codes: bytes | bytearray) -> Iterator[tuple[int, int, int]]:
+    """Runs of equal codes as (start, end, code). Without a step a position: prompts have 100,000 of them."""
+    at = 0
+    while at < len(codes):
+        rest = codes[at:]
+        end = at + len(rest) - len(rest.lstrip(rest[:1]))
+        yield at, end, codes[at]
+        at = end
+
+
+def verdict(tokens: Mapping[str, int], seen: int, unit: int = 1) -> str:
+    """The verdict of the model over tokens by source, ties to the worse. ``unit`` is what prefixes match in [tokens]."""
     if tokens["unobserved"]:
         return "incomplete"
-    if not seen:
+    if seen < unit:
         return "cold"
     if tokens["recomputed"] >= max(tokens["hit"], tokens["restored"]):
         return "recomputed"
