@@ -1,0 +1,66 @@
+"""What all verbs of the command line share: options, how errors become messages and exit codes, how a query is printed.
+
+Exit codes: 0 done; 1 the collector could not start or the store could not be used; 2 a wrong argument, an unknown turn or
+bad SQL.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from turnlens.collectors.errors import CollectorError
+from turnlens.dashboard import output
+from turnlens.queries.errors import QueryError, StoreError, UnknownTurnError
+from turnlens.queries.store import Store
+from turnlens.tracing.engines.reference.traces import TraceError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Failure(click.ClickException):
+    """The store or the collector could not be used. The message is all that is shown, never a traceback."""
+
+    exit_code = 1
+
+
+class Misuse(Failure):
+    """A wrong argument, an unknown turn, SQL that was refused."""
+
+    exit_code = 2
+
+
+def failing(call: F) -> F:
+    """Turn the errors of the packages below into messages and exit codes."""
+
+    @functools.wraps(call)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return call(*args, **kwargs)
+        except UnknownTurnError as error:
+            near = f"\nTry: {', '.join(error.nearest)}" if error.nearest else ""
+            raise Misuse(f"{error}{near}") from error
+        except (QueryError, TraceError) as error:
+            raise Misuse(str(error)) from error
+        except (StoreError, CollectorError) as error:
+            raise Failure(str(error)) from error
+
+    return wrapped  # type: ignore[return-value]  # functools.wraps keeps the signature
+
+
+STORE = click.option(
+    "--store", metavar="PATH_OR_URL", help="A store's file or a collector's URL. [TURNLENS_STORE, default turnlens.duckdb]"
+)
+FORMAT = click.option(
+    "--format", "form", type=click.Choice(output.FORMATS), default="table", show_default=True, help="How to print the result."
+)
+
+
+def print_query(store: Store, sql: str, form: str, parameters: list[Any] | None = None, raw: bool = False) -> None:
+    """Ask a store, close it, and print the rows."""
+    try:
+        table = store.query(sql, parameters)
+    finally:
+        store.close()
+    output.emit(table.to_pylist(), table.column_names, form, raw)
