@@ -44,6 +44,8 @@ def whatif(
 
     It ends with the capacity at which reuse stops growing, and says what it assumes."""
     wanted = _numbers(capacities) if capacities is not None else None
+    if turn is not None and (engine or conversation or names or wanted or bytes_per_token):
+        raise Misuse("--turn asks for one turn on the engine that served it: leave the other options of the curve away.")
     opened = connect(store)
     try:
         if turn is not None:
@@ -67,14 +69,17 @@ def _what_kept(explained: dict[str, Any], form: str) -> None:
     elif form == "json":
         output.emit_json(kept)
     else:
-        output.emit(kept["remedies"] if kept else [], ["policy", "capacity", "unit", "more"], "csv")
+        output.emit(kept["remedies"] if kept else [], ["policy", "capacity", "unit", "pool_tokens", "more"], "csv")
 
 
 def _numbers(text: str) -> list[int]:
     try:
-        return [int(part.replace("_", "")) for part in text.split(",") if part.strip()] or [0]
+        numbers = [int(part.replace("_", "")) for part in text.split(",") if part.strip()]
     except ValueError:
-        raise Misuse(f"--capacity takes whole numbers with commas between them, such as 64,128,256; not {text!r}.") from None
+        numbers = []
+    if not numbers:
+        raise Misuse(f"--capacity takes whole numbers with commas between them, such as 64,128,256; not {text!r}.")
+    return numbers
 
 
 @click.command()

@@ -46,7 +46,7 @@ def kept(explained: Row) -> str:
             f"Turn {turn['turn_id']} ({turn['verdict']}, {turn['main_cause']}) lost nothing to an eviction under pressure, or "
             "nothing of which a replay could tell more."
         )
-    return f"Tokens 0-{found['tokens']:,} of turn {turn['turn_id']} would have been kept by\n  {wording.kept_by(found)}"
+    return f"What would have kept tokens 0-{found['tokens']:,} of turn {turn['turn_id']}\n  {wording.kept_by(found)}"
 
 
 def _printed(row: Row) -> Row:

@@ -204,19 +204,24 @@ _SENTENCES: dict[str, Callable[[Row, Row], list[str]]] = {
 
 def kept_by(kept: Row) -> str:
     """What would have kept a prefix that was evicted, by a replay."""
+    if kept["too_many"] is not None:
+        return f"Not replayed: {kept['too_many']:,} turns and publishes came before it. `turnlens whatif --turn ID` does that."
     said: list[str] = []
     for remedy in kept["remedies"]:
         policy = "the same policy" if remedy["policy"] == kept["policy"] else remedy["policy"]
-        if remedy["more"]:
-            said.append(f"{remedy['capacity']:,} {remedy['unit']} with {policy}")
-        else:
+        pool = f"a pool of {remedy['pool_tokens']:,} tokens" if remedy["pool_tokens"] is not None else ""
+        if not remedy["more"]:
             said.append(f"{policy} at {remedy['capacity']:,} {remedy['unit']}")
+        elif pool and remedy["capacity"] == kept["capacity"]:
+            said.append(f"{pool} with {policy}")
+        else:
+            said.append(f"about {remedy['capacity']:,} {remedy['unit']} {f'and {pool} ' if pool else ''}with {policy}")
     basis = f"replayed on all {kept['publishes']:,} publishes since {clock(kept['since_ns'])}"
-    if kept["too_many"] is not None:
-        return f"Not replayed: {kept['too_many']:,} turns and publishes came before it. `turnlens whatif --turn ID` does that."
     if not said:
-        return f"No number of {kept['unit']} would have ({basis})."
-    return f"{', or '.join(said)} ({basis})."
+        more = "more blocks" if kept["unit"] == "blocks" else "more slots nor a larger pool"
+        return f"{'No' if kept['unit'] == 'blocks' else 'Neither'} {more} would have kept it ({basis})."
+    text = ", or ".join(said)
+    return f"{text[0].upper()}{text[1:]} ({basis})."
 
 
 def sentences(span: Row, explained: Row) -> list[str]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from turnlens.queries.errors import UnknownTurnError
 from turnlens.queries.store import Store
-from turnlens.queries.whatif.kept import AT_ONCE, kept
+from turnlens.queries.whatif.remedies import kept
 
 Row = dict[str, Any]
 
@@ -22,7 +22,7 @@ def explain(store: Store, turn: str, replay_all: bool = False) -> Row:
     (row,) = _rows(store, "from turn_of(?, ?)", of)
     cost = _rows(store, "from cost_of(?, ?)", of)
     spans = _rows(store, "from causes_of(?, ?)", of)
-    remedies = kept(store, row, spans, most=None if replay_all else AT_ONCE)
+    remedies = kept(store, row, spans, at_once=not replay_all)
     return {
         "turn": row,
         "spans": spans,

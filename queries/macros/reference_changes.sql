@@ -4,11 +4,13 @@
 -- Example: from reference_changes('5f0c3d', 9_000_000_000_000_000_000)
 --
 -- columns
---   kind VARCHAR -- publish, not_published (it was skipped, cancelled or failed), evict or lease
+--   kind VARCHAR -- publish, not_published (it was skipped, cancelled or failed), reset (of everything), evict or lease
 --   at_ns BIGINT -- when it was done; of a lease its end [ns]
 --   began_ns BIGINT -- when it began [ns]
 --   sequence BIGINT -- order among admissions, publishes and evictions of equal times
+--   trace_id VARCHAR -- trace of the turn that published
 --   turn_id VARCHAR -- the turn that published
+--   reason VARCHAR -- why it was evicted, or how a lease ended
 --   keys VARCHAR[] -- keys concerned, in order of depth
 --   parent_key VARCHAR -- the key above the first of keys
 --   key_tokens BIGINT -- position at which a whole snapshot ends [tokens]
@@ -16,6 +18,7 @@
 create or replace macro reference_changes(resource, until) as table
 select
   case
+    when name = 'snapshot.evict' and reason = 'reset' then 'reset'
     when name = 'snapshot.evict' then 'evict'
     when name = 'snapshot.lease' then 'lease'
     when outcome = 'committed' then 'publish'
@@ -24,7 +27,9 @@ select
   end_ns as at_ns,
   start_ns as began_ns,
   sequence,
+  trace_id,
   turn_id,
+  reason,
   coalesce(keys, [key]) as keys,
   parent_key,
   key_tokens,

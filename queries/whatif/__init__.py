@@ -16,8 +16,8 @@ from turnlens.queries.errors import QueryError
 from turnlens.queries.store import Store
 from turnlens.queries.whatif import policies, stream
 from turnlens.queries.whatif.answers import Check, Knee, Outcome, Study, WhatIf
-from turnlens.queries.whatif.kept import Kept, kept
 from turnlens.queries.whatif.policies import POLICIES, Policy
+from turnlens.queries.whatif.remedies import Kept, kept
 
 __all__ = ["POLICIES", "Check", "Kept", "Knee", "Outcome", "Policy", "Study", "WhatIf", "kept", "study", "whatif"]
 

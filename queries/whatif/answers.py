@@ -106,6 +106,10 @@ class Study:
         knees = [self.knee(policy) for policy in chosen]
         shown = self._capacities(knees) if capacities is None else sorted(set(capacities))
         smallest = self.replays.smallest
+        if self._bytes and self.stream.slots is not None:
+            raise QueryError(
+                f"{self.stream.engine} has slots, not blocks: a slot has no size in bytes. Leave the bytes of a token away."
+            )
         if any(capacity < smallest for capacity in shown):
             why = "" if smallest == 1 else ": the longest prompt takes that many"
             raise QueryError(f"At least {smallest:,} {self.stream.unit} are needed, not {min(shown):,}{why}.")

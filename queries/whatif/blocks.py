@@ -2,9 +2,10 @@
 or it ends. A prefix that was evicted counts as there again from the admission of the turn that computes it again."""
 
 import heapq
+from collections.abc import Iterable
 
 from turnlens.queries.whatif.policies import Policy
-from turnlens.queries.whatif.segments import Segments
+from turnlens.queries.whatif.segments import Segments, What
 
 
 class BlockCache:
@@ -53,6 +54,17 @@ class BlockCache:
         self._offer(path[-1])
         if self._blocks > self._capacity:
             self._make_room(path[-1])
+
+    def drop(self, gone: Iterable[int]) -> None:
+        """These segments, and with each all that build on it, go on request."""
+        above = self._segments.above
+        for segment in gone:
+            if self._there[segment]:
+                self._blocks -= self._there[segment]
+                self._there[segment] = 0
+                if above[segment] >= 0:
+                    self._below[above[segment]] -= 1
+                    self._offer(above[segment])
 
     def _make_room(self, spare: int) -> None:
         """Evict down to the capacity; of the path in use only when nothing else is left, and then from its end."""
@@ -109,8 +121,13 @@ def replay(segments: Segments, turns: int, capacity: int, policy: Policy) -> lis
     """The prefix that each of so many turns would have found [tokens]."""
     cache = BlockCache(segments, capacity, policy)
     found = [0] * turns
-    for turn, path in segments.touches:
-        if turn >= 0:
+    for what, turn, path in segments.touches:
+        if what == What.LOOKUP:
             found[turn] = cache.find(path)
-        cache.touch(path)
+        if what in (What.LOOKUP, What.USE):
+            cache.touch(path)
+        elif what == What.DROP:
+            cache.drop(path)
+        else:
+            cache.drop(range(len(segments)))
     return found

@@ -4,16 +4,26 @@ A cache of blocks works on prefixes: whoever uses a block has used all above it,
 two places at which prompts part or end always have one last use, and a replay need not look at them one by one.
 """
 
+from enum import IntEnum
 from itertools import pairwise
 from typing import NamedTuple
 
 from turnlens.queries.whatif.stream import Kind, Stream
 
 
-class Touch(NamedTuple):
-    """A turn uses the blocks of a path. ``turn`` is the number of a turn that looks up here, or -1; ``path`` are segments from
-    the beginning of the prompt."""
+class What(IntEnum):
+    """What happens at a place of the stream."""
 
+    LOOKUP = 0  # a turn asks for a path, and uses it
+    USE = 1
+    DROP = 2  # the segments of the path are gone
+    RESET = 3  # everything is
+
+
+class Touch(NamedTuple):
+    """``path`` are segments from the beginning of the prompt; ``turn`` is the number of the turn that looks up, or -1."""
+
+    what: What
     turn: int
     path: tuple[int, ...]
 
@@ -27,10 +37,14 @@ class Segments:
         self.above: list[int] = []
         self.blocks: list[list[int]] = []
         targets = _targets(stream)
-        self._cut(stream, {point for _, point in targets if point >= 0})
+        parent = stream.points.parent
+        self._cut(stream, {parent[point] if what == What.DROP else point for what, _, point in targets if point >= 0})
         self.alike = [self._uniform(segment) for segment in range(len(self.above))]
         paths: dict[int, tuple[int, ...]] = {-1: ()}
-        self.touches = [Touch(turn, self._path(point, paths)) for turn, point in targets]
+        self.touches = [
+            Touch(what, turn, self._all_below(self._of[point]) if what == What.DROP else self._path(point, paths))
+            for what, turn, point in targets
+        ]
 
     def __len__(self) -> int:
         return len(self.above)
@@ -67,6 +81,14 @@ class Segments:
                 self.above.append(of[above] if above >= 0 else -1)
                 self.blocks.append([point])
 
+    def _all_below(self, segment: int) -> tuple[int, ...]:
+        """A segment and all that build on it."""
+        found = {segment}
+        for below in range(segment + 1, len(self.above)):  # what is below has a higher number
+            if self.above[below] in found:
+                found.add(below)
+        return tuple(sorted(found))
+
     def _path(self, point: int, known: dict[int, tuple[int, ...]]) -> tuple[int, ...]:
         found = known.get(point)
         if found is None:
@@ -79,10 +101,11 @@ class Segments:
         return found
 
 
-def _targets(stream: Stream) -> list[tuple[int, int]]:
-    """Each event as (turn that looks up or -1, deepest block touched or -1). A block can be found from its first publish on."""
+def _targets(stream: Stream) -> list[tuple[What, int, int]]:
+    """Each event as (what, turn that looks up or -1, deepest block concerned or -1). A block can be found from its first
+    publish on. Leases are passed over: they are of engines with slots."""
     parent, born = stream.points.parent, bytearray(len(stream.points))
-    found: list[tuple[int, int]] = []
+    found: list[tuple[What, int, int]] = []
     for _, kind, turn, point in stream.events:
         if kind == Kind.LOOKUP:
             asked = stream.turns[turn]
@@ -90,19 +113,24 @@ def _targets(stream: Stream) -> list[tuple[int, int]]:
             while at >= 0 and not born[at]:  # what it found had been published, if only before the first event here
                 born[at] = stream.points.end[at] <= (asked.found_tokens or 0)
                 at = parent[at]
-            found.append((turn, _deepest(asked.deepest, parent, born) if asked.reads_cache else -1))
+            found.append((What.LOOKUP, turn, _deepest(asked.deepest, parent, born) if asked.reads_cache else -1))
         elif kind == Kind.PUBLISH:
             at = point
             while at >= 0 and not born[at]:
                 born[at] = 1
                 at = parent[at]
-            if found and found[-1][0] < 0 and found[-1][1] == parent[point]:
-                found[-1] = (-1, point)  # the next block of a run that was published at once
+            if found and found[-1][0] == What.USE and found[-1][2] == parent[point]:
+                found[-1] = (What.USE, -1, point)  # the next block of a run that was published at once
             else:
-                found.append((-1, point))
+                found.append((What.USE, -1, point))
         elif kind == Kind.LEAVE:
             asked = stream.turns[turn]
-            found.append((-1, asked.left if asked.left >= 0 else _deepest(asked.deepest, parent, born)))
+            found.append((What.USE, -1, asked.left if asked.left >= 0 else _deepest(asked.deepest, parent, born)))
+        elif kind == Kind.DROP:
+            found.append((What.DROP, -1, point))
+        elif kind == Kind.RESET:
+            born = bytearray(len(stream.points))
+            found.append((What.RESET, -1, -1))
     return found
 
 

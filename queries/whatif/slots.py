@@ -1,21 +1,18 @@
-"""A cache of whole snapshots in slots, replayed: which prefix each turn would have found with so many slots.
+"""A cache of whole snapshots in slots: what is there, what goes when there is no slot or no room, and what is kept.
 
 A snapshot stands at a reuse point and brings its whole prefix back by itself; it takes one slot, and the tokens past the
-nearest snapshot above it. Times are the recorded ones: a turn that would have been faster does not come back sooner (open
-loop). Where the number of slots or the policy changes, a turn publishes what it did not find, at those points that were ever
-published.
-
-The order of events is the recorded one; with the recorded slots and policy the replay therefore makes the engine's own
-decisions again. Each capacity is a run of its own: which snapshot is compacted, and which cannot go because a turn stands on
-it, depend on the capacity, so there is no one pass for all.
+nearest snapshot above it. Victims come from heaps whose entries may be out of date: uses only raise a rank, and whatever
+lowers one pushes it anew. So an entry that is lower than the present rank is put back in its place, and one that is higher is
+dropped.
 """
 
 import heapq
 
 from turnlens.queries.whatif.policies import Policy
-from turnlens.queries.whatif.stream import Kind, Stream
+from turnlens.queries.whatif.stream import Stream
 
-_NONE = -1
+NONE = -1
+Rank = tuple[float, int, int, int]
 
 
 class SlotCache:
@@ -28,7 +25,7 @@ class SlotCache:
         self._slots = slots
         self._policy = policy
         self._there = bytearray(points)
-        self._above = [_NONE] * points  # the nearest snapshot above
+        self._above = [NONE] * points  # the nearest snapshot above
         self._below: list[set[int] | None] = [None] * points
         self._roots: set[int] = set()
         self._passes = [0] * points  # edges that pass over a point at which no snapshot stands
@@ -36,8 +33,11 @@ class SlotCache:
         self._inflation_at_use = [0.0] * points
         self._pins = [0] * points
         self._leased = bytearray(points)
-        self._heap: list[tuple[float, int, int, int]] = []
+        self._leases: dict[int, list[int]] = {}  # the oldest first
+        self._leaves: list[Rank] = []
+        self._inner: list[Rank] = []  # snapshots with a single child
         self._uses = 0
+        self._latest = NONE
         self._inflation = 0.0
         self.count = 0
         self.tokens = 0
@@ -54,33 +54,25 @@ class SlotCache:
 
     def touch(self, point: int) -> None:
         """A turn uses this snapshot, and by it every one above."""
+        if point < 0 or self._is_latest(point):
+            return  # to use the whole prompt once more would change no order; a long one would cost the square of its length
         self._uses += 1
+        self._latest = point
         while point >= 0:
             self._used[point] = self._uses
             self._inflation_at_use[point] = self._inflation
             point = self._above[point]
 
+    def _is_latest(self, point: int) -> bool:
+        """Whether nothing else was used since this was, and nothing that mattered has gone."""
+        return point >= 0 and point == self._latest and self._inflation_at_use[point] == self._inflation
+
     def pin(self, point: int, by: int = 1) -> None:
         """One more, or one less, needs this snapshot."""
         if point >= 0:
             self._pins[point] += by
-
-    def lease(self, point: int) -> list[int]:
-        """Keep a snapshot, and those above that nothing else builds on. Returns them."""
-        kept = [point]
-        above = self._above[point]
-        while above >= 0 and len(self._below[above] or ()) == 1 and not self._leased[above]:
-            kept.append(above)
-            above = self._above[above]
-        for at in kept:
-            self._leased[at] = 1
-            self._pins[at] += 1
-        return kept
-
-    def unlease(self, point: int) -> None:
-        """A lease keeps this snapshot no longer."""
-        self._leased[point] = 0
-        self._pins[point] -= 1
+            if not self._pins[point] and self._there[point]:
+                self._offer(point)  # while it was pinned it may have been passed over
 
     def insert(self, point: int) -> None:
         """Put a snapshot at a point where none stands, and use it. There may be one too many now."""
@@ -96,101 +88,132 @@ class SlotCache:
         for child in self._below[point] or ():
             self.tokens -= self._end[point] - self._end_of(above)
             self._offer(child)  # it would lose less now
-        at = self._static[point]
-        while at != above:
-            self._passes[at] += 1
-            at = self._static[at]
-        self.touch(point)
+        self._pass_over(point, above, 1)
+        if self._is_latest(above):
+            self._used[point], self._inflation_at_use[point] = self._uses, self._inflation
+            self._latest = point
+        else:
+            self.touch(point)
         self._offer(point)
         if above >= 0:
             self._offer(above)
 
     def make_slot(self, spare: int) -> bool:
-        """Evict until the slots suffice, but not ``spare``. False where all are in use; what went has gone."""
+        """Evict until the slots suffice, but not ``spare``; then revoke leases. False where all are in use."""
         while self.count > self._slots:
             victim = self._victim(spare)
-            if victim < 0:
+            if victim >= 0:
+                self._evict(victim)
+            elif not self._revoke():
                 return False
-            self._evict(victim)
         return True
 
     def make_room(self, pool_tokens: int, private_tokens: int) -> None:
         """Evict leaves until what is left of the pool holds what requests need, as far as that is possible."""
         while self.tokens + private_tokens > pool_tokens:
-            victim = self._victim(_NONE, leaves_only=True)
-            if victim < 0:
+            victim = self._victim(NONE, leaves_only=True)
+            if victim >= 0:
+                self._evict(victim)
+            elif not self._revoke():
                 return
-            self._evict(victim)
 
     def drop(self, point: int) -> None:
-        """A snapshot goes for a reason that is not pressure."""
-        if self._there[point] and not self._below[point] and not self._pins[point]:
-            self._remove(point)
+        """A snapshot goes on request."""
+        if self._there[point] and not self._pins[point] and len(self._below[point] or ()) <= 1:
+            self._take(point)
+
+    def reset(self) -> None:
+        """Everything goes that nobody uses."""
+        for point in range(len(self._there) - 1, -1, -1):  # what is below a point has a higher number
+            self.drop(point)
 
     def take_back(self, point: int) -> None:
         """Undo an insertion."""
-        if self._below[point]:
-            self._compact(point)
-        else:
-            self._remove(point)
+        self._take(point)
+
+    # -- leases -----------------------------------------------------------------------------------------------------------
+
+    def lease(self, point: int) -> None:
+        """Keep a snapshot, and those above that nothing else builds on."""
+        if not self._there[point] or point in self._leases:
+            return
+        kept = [point]
+        above = self._above[point]
+        while above >= 0 and len(self._below[above] or ()) == 1 and not self._leased[above]:
+            kept.append(above)
+            above = self._above[above]
+        for at in kept:
+            self._leased[at] = 1
+            self._pins[at] += 1
+        self._leases[point] = kept
+
+    def unlease(self, point: int, expire: bool = False) -> None:
+        """A lease ends; where it has expired, what nothing else builds on or uses goes."""
+        for kept in self._leases.pop(point, ()):
+            self._leased[kept] = 0
+            self.pin(kept, -1)
+            if expire and self._there[kept] and not self._below[kept] and not self._pins[kept]:
+                self._remove(kept)
+
+    def _revoke(self) -> bool:
+        """Give up the oldest lease that no turn stands on."""
+        for point, kept in self._leases.items():
+            if all(self._pins[at] == 1 for at in kept):
+                self.unlease(point)
+                return True
+        return False
 
     # -- victims ----------------------------------------------------------------------------------------------------------
 
-    def _rank(self, point: int) -> tuple[float, int, int, int] | None:
-        """The place of a snapshot in the order of victims, or None where it is none."""
-        below = self._below[point]
-        if below and (self._policy.compacts_last or len(below) > 1):
-            return None
-        lost = 0 if below else self._end[point] - self._end_of(self._above[point])
+    def _rank(self, point: int) -> Rank:
+        lost = 0 if self._below[point] else self._end[point] - self._end_of(self._above[point])
         return self._policy.weight(self._inflation_at_use[point], lost), self._used[point], self._end[point], point
 
     def _offer(self, point: int) -> None:
-        rank = self._rank(point)
-        if rank is not None:
-            heapq.heappush(self._heap, rank)
+        below = self._below[point]
+        if not below:
+            heapq.heappush(self._leaves, self._rank(point))
+        elif len(below) == 1:
+            heapq.heappush(self._inner, self._rank(point))
 
     def _victim(self, spare: int, leaves_only: bool = False) -> int:
-        """What goes first. A rank in the heap may be out of date: uses only raise it, and whatever lowers it pushes it anew."""
-        kept: list[tuple[float, int, int, int]] = []
-        found = _NONE
-        while self._heap:
-            offered = heapq.heappop(self._heap)
+        """What goes first, or -1. Of the snapshots with a single child none before a leaf, where the policy says so."""
+        leaf = self._first(self._leaves, spare, inner=False)
+        if leaves_only or (self._policy.compacts_last and leaf is not None):
+            return NONE if leaf is None else leaf[3]
+        inner = self._first(self._inner, spare, inner=True)
+        chosen = min((rank for rank in (leaf, inner) if rank is not None), default=None)
+        return NONE if chosen is None else chosen[3]
+
+    def _first(self, heap: list[Rank], spare: int, inner: bool) -> Rank | None:
+        """The lowest present rank of a heap that may go. It stays in the heap."""
+        spared: Rank | None = None
+        found: Rank | None = None
+        while heap:
+            offered = heap[0]
             point = offered[3]
-            rank = self._rank(point) if self._there[point] else None
-            if rank is None or rank < offered:
+            if not self._there[point] or bool(self._below[point]) != inner or (inner and len(self._below[point] or ()) != 1):
+                heapq.heappop(heap)
                 continue
+            rank = self._rank(point)
             if rank > offered:
-                heapq.heappush(self._heap, rank)
-            elif point == spare or self._pins[point] or (leaves_only and self._below[point]):
-                kept.append(rank)
+                heapq.heapreplace(heap, rank)
+            elif rank < offered or self._pins[point]:  # out of date, or offered again when it is let go
+                heapq.heappop(heap)
+            elif point == spare:
+                spared = heapq.heappop(heap)
             else:
-                found = point
-                kept.append(rank)
+                found = offered
                 break
-        for rank in kept:
-            heapq.heappush(self._heap, rank)
-        if found < 0 and self._policy.compacts_last and not leaves_only:
-            return self._ancestor(spare, [rank[3] for rank in kept])
+        if spared is not None:
+            heapq.heappush(heap, spared)
         return found
 
-    def _ancestor(self, spare: int, leaves: list[int]) -> int:
-        """No leaf can go: of the snapshots with a single child, the one used longest ago, nearest to the beginning."""
-        best: tuple[int, int, int] | None = None
-        seen: set[int] = set()
-        for leaf in leaves:
-            at = self._above[leaf]
-            while at >= 0 and at not in seen:
-                seen.add(at)
-                if len(self._below[at] or ()) == 1 and at != spare and not self._pins[at]:
-                    rank = (self._used[at], self._end[at], at)
-                    best = rank if best is None or rank < best else best
-                at = self._above[at]
-        return _NONE if best is None else best[2]
-
     def _evict(self, point: int) -> None:
-        rank = self._rank(point)
-        if rank is not None:
-            self._inflation = max(self._inflation, rank[0])
+        self._inflation = max(self._inflation, self._rank(point)[0])
+        self._take(point)
+
+    def _take(self, point: int) -> None:
         if self._below[point]:
             self._compact(point)
         else:
@@ -209,6 +232,13 @@ class SlotCache:
     def _end_of(self, point: int) -> int:
         return self._end[point] if point >= 0 else 0
 
+    def _pass_over(self, point: int, above: int, by: int) -> None:
+        """The edge from ``above`` to a point passes over what lies between, once more or less."""
+        at = self._static[point]
+        while at != above:
+            self._passes[at] += by
+            at = self._static[at]
+
     def _split(self, point: int, above: int, siblings: set[int]) -> None:
         """Hang below a new snapshot those whose edges pass over it."""
         end = self._end[point]
@@ -221,16 +251,12 @@ class SlotCache:
             siblings.discard(child)
             self._children(point).add(child)
             self._above[child] = point
-            while at != above:  # these are passed over by the new one's edge from now on
-                self._passes[at] -= 1
-                at = self._static[at]
+            self._passes[point] -= 1
+            self._pass_over(point, above, -1)  # these are passed over by the new one's edge from now on
 
     def _remove(self, leaf: int) -> None:
         above = self._above[leaf]
-        at = self._static[leaf]
-        while at != above:
-            self._passes[at] -= 1
-            at = self._static[at]
+        self._pass_over(leaf, above, -1)
         self._children(above).discard(leaf)
         self._there[leaf] = 0
         self.count -= 1
@@ -251,82 +277,6 @@ class SlotCache:
         self._passes[point] += len(children)  # what its own edge passed over, the children's do now
         if len(children) > 1:
             self.tokens += (len(children) - 1) * (self._end[point] - self._end_of(above))
-            at = self._static[point]
-            while at != above:
-                self._passes[at] += len(children) - 1
-                at = self._static[at]
+            self._pass_over(point, above, len(children) - 1)
         self._there[point] = 0
         self.count -= 1
-
-
-def replay(stream: Stream, slots: int, policy: Policy, pool_tokens: int | None) -> list[int]:
-    """The prefix that each turn of the stream would have found [tokens], in the order of ``stream.turns``. ``pool_tokens`` None
-    is a pool without an end."""
-    cache = SlotCache(stream, slots, policy)
-    points, turns = stream.points, stream.turns
-    found = [0] * len(turns)
-    stands = [_NONE] * len(turns)
-    running: set[int] = set()
-
-    def stand(turn: int, point: int) -> None:
-        cache.pin(point)
-        cache.pin(stands[turn], -1)
-        stands[turn] = point
-
-    def room(at_ns: int) -> None:
-        """What turns hold past the snapshots that they stand on needs its place in the pool."""
-        if pool_tokens is None:
-            return
-        private = 0
-        for turn in running:
-            held = stream.held(turns[turn], found[turn], at_ns)
-            private += max(0, held - (points.end[stands[turn]] if stands[turn] >= 0 else 0))
-        cache.make_room(pool_tokens, private)
-
-    def publish(turn: int, point: int) -> None:
-        if cache.there(point):
-            if turn >= 0:
-                stand(turn, point)
-            cache.touch(point)
-            return
-        before = stands[turn] if turn >= 0 else _NONE
-        cache.insert(point)
-        if turn >= 0:
-            stand(turn, point)
-        if not cache.make_slot(point):
-            if turn >= 0:
-                stand(turn, before)
-            cache.take_back(point)
-
-    leased: dict[int, list[int]] = {}
-    for at_ns, kind, turn, point in stream.events:
-        if kind == Kind.LOOKUP:
-            asked = turns[turn]
-            node = cache.find(asked.deepest) if asked.reads_cache else _NONE
-            found[turn] = points.end[node] if node >= 0 else 0
-            stand(turn, node)
-            running.add(turn)
-            room(at_ns)
-            cache.touch(node)
-            had = asked.found_tokens or 0
-            if had > found[turn]:  # the engine had more, and so published none of it: here the turn does
-                for other in points.chain(asked.deepest):
-                    if found[turn] < points.end[other] <= had and points.published[other]:
-                        publish(turn, other)
-        elif kind == Kind.PUBLISH:
-            room(at_ns)
-            if turn < 0 or points.end[point] > found[turn]:  # what was found is not computed, and so not published
-                publish(turn, point)
-        elif kind == Kind.LEAVE:
-            cache.pin(stands[turn], -1)
-            stands[turn] = _NONE
-            running.discard(turn)
-        elif kind == Kind.LEASE:
-            if cache.there(point) and point not in leased:
-                leased[point] = cache.lease(point)
-        elif kind == Kind.UNLEASE:
-            for kept in leased.pop(point, ()):
-                cache.unlease(kept)
-        else:
-            cache.drop(point)
-    return found

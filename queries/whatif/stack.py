@@ -5,7 +5,7 @@ A block is there when no more distinct blocks have been used since its own last 
 over the times of last use, one entry a segment, in n log n.
 """
 
-from turnlens.queries.whatif.segments import Segments
+from turnlens.queries.whatif.segments import Segments, What
 
 
 class StackDistances:
@@ -39,14 +39,23 @@ class StackDistances:
 
     def _measure(self) -> None:
         touches = self._segments.touches
-        size = sum(len(path) for _, path in touches) + 1
+        size = sum(len(touch.path) for touch in touches) + 1
         tree = [0] * (size + 1)
         last = [0] * len(self._segments)  # place of the last use, from 1; later uses have higher places
         total = place = 0
-        for turn, path in touches:
-            if turn >= 0:
+        for what, turn, path in touches:
+            if what == What.RESET:
+                tree, last, total = [0] * (size + 1), [0] * len(self._segments), 0
+                continue
+            if what == What.DROP:
+                for segment in path:  # its place stays taken until it is pushed out, so that no other seems to be nearer
+                    last[segment] = 0
+                continue
+            if what == What.LOOKUP:
                 measured = self.distances[turn]
                 for segment in path:
+                    if not last[segment]:  # nor can anything below it be there
+                        break
                     at, older = last[segment], 0
                     while at > 0:
                         older += tree[at]

@@ -15,6 +15,7 @@ from turnlens.queries.whatif.points import Points
 
 Row = dict[str, Any]
 EVER_NS = 9_000_000_000_000_000_000
+_PAGE = 250_000
 
 
 class Kind(IntEnum):
@@ -25,7 +26,9 @@ class Kind(IntEnum):
     LEAVE = 2  # a turn gave up its KV
     LEASE = 3  # a point is kept
     UNLEASE = 4
-    DROP = 5  # a point went for a reason that is not pressure
+    EXPIRE = 5  # a lease ends, and what nobody else uses of it goes
+    DROP = 6  # a point went on request
+    RESET = 7  # everything that is not in use went
 
 
 class Event(NamedTuple):
@@ -57,6 +60,7 @@ class Reference:
     deepest: int
     left: int
     reads_cache: bool = True
+    complete: bool = True
     counted: bool = True
 
 
@@ -89,8 +93,8 @@ class Stream:
     def recorded_capacity(self) -> int | None:
         """What the engine had, in ``unit``."""
         if self.slots is not None:
-            return self.slots
-        return None if self.pool_tokens is None else self.pool_tokens // self.unit_tokens
+            return self.slots or None
+        return -(-self.pool_tokens // self.unit_tokens) if self.pool_tokens else None
 
     def held(self, turn: Reference, found: int, at_ns: int) -> int:
         """How much KV a running turn holds at a time, as if it grew evenly from its admission to its first token and from there
@@ -124,9 +128,18 @@ def name_of(engine: Row) -> str:
 def load(store: Store, engine: Row, until_ns: int = EVER_NS) -> Stream:
     """The stream of one engine start, up to a time [ns]. Raises QueryError where nothing in it can be replayed."""
     bounds = [engine["resource_id"], until_ns]
-    turns = store.query("from reference_turns(?, ?)", bounds).to_pylist()
-    changes = store.query("from reference_changes(?, ?)", bounds).to_pylist()
-    return build(engine, turns, changes)
+    turns = _pages(store, "from reference_turns(?, ?) limit ? offset ?", bounds)
+    return build(engine, turns, _pages(store, "from reference_changes(?, ?) limit ? offset ?", bounds))
+
+
+def _pages(store: Store, sql: str, bounds: list[str | int]) -> list[Row]:
+    """All rows, in portions: a single answer has a limit of rows and of time."""
+    rows: list[Row] = []
+    while True:
+        page = store.query(sql, [*bounds, _PAGE, len(rows)]).to_pylist()
+        rows += page
+        if len(page) < _PAGE:
+            return rows
 
 
 def build(engine: Row, turns: list[Row], changes: list[Row]) -> Stream:
@@ -135,27 +148,26 @@ def build(engine: Row, turns: list[Row], changes: list[Row]) -> Stream:
     _declare(points, turns, changes)
     left_out: Counter[str] = Counter()
     references: list[Reference] = []
-    by_id: dict[str, int] = {}
+    numbers: dict[tuple[str, str], int] = {}  # by trace and turn id: an id may come again after very many others
     timed: list[tuple[int, Event]] = []  # order among equal times, event
+    last: list[tuple[int, int]] = []  # when each turn lets go
     for row in turns:
         reason, replayed = _unfit(row, points)
         if reason is not None:
             left_out[reason] += 1
         if not replayed:
             continue
-        number = len(references)
-        by_id[row["turn_id"]] = number
+        number = numbers[row["trace_id"], row["turn_id"]] = len(references)
         references.append(_reference(row, points, counted=reason is None))
         points.publish(_held(references[-1], points))
-        timed.append((row["sequence"] or 0, Event(row["admitted_ns"], Kind.LOOKUP, number, -1)))
-    last: dict[int, tuple[int, int]] = {}
-    publishes = _add_changes(changes, points, references, by_id, timed, last)
-    for number, row in ((by_id[row["turn_id"]], row) for row in turns if row["turn_id"] in by_id):
-        # A turn lets go at its end, or with the last thing that it publishes. Among equal times that is before the next
-        # admission.
-        when, order = max((row["end_ns"], -1), last.get(number, (0, 0)))
-        timed.append((order, Event(when, Kind.LEAVE, number, -1)))
+        order = row["sequence"] or 0
+        timed.append((order, Event(row["admitted_ns"], Kind.LOOKUP, number, -1)))
+        last.append(max((row["end_ns"], -1), (row["admitted_ns"], order)))
+    publishes = _add_changes(changes, points, references, numbers, timed, last)
+    # A turn lets go at its end, or with the last thing that it publishes: among equal times before the next one's admission.
+    timed += [(order, Event(when, Kind.LEAVE, number, -1)) for number, (when, order) in enumerate(last)]
     timed.sort(key=lambda item: (item[1].at_ns, item[0]))
+    _count_seen(points, references, [event for _, event in timed])
     if not references:
         why = "; ".join(f"{count:,} {reason}" for reason, count in left_out.most_common()) or "there are no turns"
         raise QueryError(
@@ -183,12 +195,12 @@ def build(engine: Row, turns: list[Row], changes: list[Row]) -> Stream:
 
 def _declare(points: Points, turns: list[Row], changes: list[Row]) -> None:
     """Which key stands below which. Turns say it best: a publish's parent is only the nearest snapshot that was there."""
-    prompts: dict[str, tuple[str, int]] = {}
+    prompts: dict[tuple[str, str], tuple[str, int]] = {}
     for row in turns:
         keys: list[str] = row["keys"] or []
         each: int | None = row["tokens_each"]
         if row["key"] is not None:
-            prompts[row["turn_id"]] = (row["key"], row["key_tokens"])
+            prompts[row["trace_id"], row["turn_id"]] = (row["key"], row["key_tokens"])
         if each:
             last = row["key_tokens"] - (row["keys_omitted"] or 0) * each
             points.declare(keys, row["parent_key"], [last - (len(keys) - 1 - at) * each for at in range(len(keys))])
@@ -200,7 +212,7 @@ def _declare(points: Points, turns: list[Row], changes: list[Row]) -> None:
         if row["tokens_each"]:
             points.declare(row["keys"], row["parent_key"], None, row["tokens_each"])
         elif row["key_tokens"] is not None:
-            key, tokens = prompts.get(row["turn_id"], (None, 0))
+            key, tokens = prompts.get((row["trace_id"], row["turn_id"]), (None, 0))
             parent = key if key is not None and tokens < row["key_tokens"] else row["parent_key"]
             points.declare(row["keys"][-1:], parent, [row["key_tokens"]])
     for row in turns:  # what lies above a prefix that is older than these rows is not known: it begins there
@@ -214,12 +226,10 @@ def _unfit(row: Row, points: Points) -> tuple[str | None, bool]:
     if row["key"] is None:
         return ("without prefix keys" if row["seen_basis"] != "keys" else "shorter than the reuse unit"), False
     if row["admitted_ns"] is None:
-        return "never admitted", False
-    if row["keys_omitted"]:
-        return "with more keys than a span holds", False
+        return ("whose admission was not recorded" if row["attempts"] else "never admitted"), False
     deepest = points.number(row["key"])
     if row["prompt_tokens"] is None or deepest is None:
-        return "with keys that do not fit together", False
+        return ("with more keys than a span holds" if row["keys_omitted"] else "with keys that do not fit together"), False
     if points.key[points.root(deepest)] in points.older:
         return "whose prefix is older than what was replayed", True
     if not row["complete"]:
@@ -251,6 +261,7 @@ def _reference(row: Row, points: Points, *, counted: bool) -> Reference:
         deepest=points.number(row["key"]) or 0,
         left=-1,
         reads_cache=row["reads_cache"],
+        complete=row["complete"],
         counted=counted,
     )
 
@@ -259,43 +270,59 @@ def _add_changes(
     changes: list[Row],
     points: Points,
     references: list[Reference],
-    by_id: dict[str, int],
+    turns: dict[tuple[str, str], int],
     timed: list[tuple[int, Event]],
-    last: dict[int, tuple[int, int]],
+    last: list[tuple[int, int]],
 ) -> int:
     """Put publishes, leases and drops among the events. Returns how many publishes there are."""
     publishes = 0
     for row in changes:
+        kind, at, order = row["kind"], row["at_ns"], row["sequence"] or 0
+        if kind == "reset":
+            if not timed or timed[-1][1][:2] != (at, Kind.RESET):  # a long list of keys is several spans
+                timed.append((order, Event(at, Kind.RESET, -1, -1)))
+            continue
         numbers = [number for number in map(points.number, row["keys"]) if number is not None]
         if not numbers:
             continue
-        at, order = row["at_ns"], row["sequence"] or 0
-        if row["turn_id"] in by_id and row["kind"] != "lease":  # its KV is held until then, also where nothing came of it
-            of = by_id[row["turn_id"]]
-            last[of] = max(last.get(of, (0, 0)), (at, order))
-        if row["kind"] == "publish":
+        turn = turns.get((row["trace_id"], row["turn_id"]), -1)
+        if turn >= 0 and kind in ("publish", "not_published"):  # its KV is held until then, also where nothing came of it
+            last[turn] = max(last[turn], (at, order))
+        if kind == "publish":
             points.publish(numbers)
             publishes += len(numbers)
-            turn = by_id.get(row["turn_id"], -1)
             if turn >= 0:
-                deepest = max(numbers, key=points.end.__getitem__)
-                left = references[turn].left
-                if left < 0 or points.end[deepest] > points.end[left]:
-                    references[turn].left = deepest
+                references[turn].left = max(references[turn].left, *numbers, key=lambda at: points.end[at] if at >= 0 else -1)
             timed += [(order, Event(at, Kind.PUBLISH, turn, number)) for number in numbers]
-        elif row["kind"] == "not_published":
-            continue  # said where the key stands, and no more
-        elif row["kind"] == "lease":
+        elif kind == "lease":
+            ended = Kind.EXPIRE if row["reason"] == "expired" else Kind.UNLEASE
             timed.append((order, Event(row["began_ns"], Kind.LEASE, -1, numbers[-1])))
-            timed.append((order, Event(at, Kind.UNLEASE, -1, numbers[-1])))
-        else:
+            timed.append((order, Event(at, ended, -1, numbers[-1])))
+        elif kind == "evict" and row["reason"] != "lease_expired":  # that follows from the lease
             timed += [(order, Event(at, Kind.DROP, -1, number)) for number in reversed(numbers)]
     return publishes
 
 
+def _count_seen(points: Points, turns: list[Reference], events: list[Event]) -> None:
+    """What had been seen before, of each turn's prompt: as the recorder says, or more where its memory had an end."""
+    owner = [-1] * len(points)  # the first turn that had it, plus 1; 0: nobody knows which; -1: none yet
+    for _, kind, turn, point in events:
+        if kind == Kind.LOOKUP:
+            at = turns[turn].deepest
+            while at >= 0 and owner[at] in (-1, turn + 1):  # what it had itself, in an earlier attempt, proves nothing
+                at = points.parent[at]
+            if at >= 0:
+                turns[turn].seen_tokens = max(turns[turn].seen_tokens, points.end[at])
+        at = point if kind == Kind.PUBLISH else turns[turn].deepest if kind == Kind.LEAVE and turns[turn].complete else -1
+        while at >= 0 and owner[at] == -1:
+            owner[at] = turn + 1
+            at = points.parent[at]
+
+
 def _block_tokens(engine: Row, turns: list[Row], changes: list[Row]) -> int:
-    """The length of a block [tokens]: what publishes say, else turns, else the reuse unit."""
-    said = next((row["tokens_each"] for row in (*changes, *turns) if row["tokens_each"]), None)
+    """The length of a block [tokens]: the longest that was said (the last one of a prompt may be shorter), else the reuse
+    unit."""
+    said = max((row["tokens_each"] or 0 for row in (*changes, *turns)), default=0)
     return int(said or engine["unit_tokens"] or 1)
 
 

@@ -50,7 +50,9 @@ def test_for_a_program(store: str) -> None:
     [
         (["--capacity", "0"], "At least 1 slots are needed, not 0"),
         (["--capacity", "many"], "--capacity takes whole numbers with commas between them, such as 64,128,256; not 'many'"),
-        (["--capacity", ","], "At least 1 slots are needed, not 0"),
+        (["--capacity", ","], "--capacity takes whole numbers with commas between them, such as 64,128,256; not ','"),
+        (["--turn", "A-t2", "--capacity", "4"], "--turn asks for one turn"),
+        (["--bytes-per-token", "8"], "test/r0 has slots, not blocks"),
         (["--policy", "magic"], "'magic' is not one of 'lru_leaf', 'greedy_dual_size'"),
         (["--engine", "moon"], "No engine start here is called 'moon'. There are:\n"),
         (["--conversation", "Z"], "There is no conversation 'Z' on test/r0. `turnlens conversations` lists those there are."),
@@ -74,7 +76,7 @@ def test_explain_quotes_it(store: str) -> None:
     assert done.exit_code == 0
     assert (
         "What would have kept it (tokens 0-999)\n"
-        "  3 slots with the same policy, or greedy_dual_size at 2 slots (replayed on all 3 publishes since 14:13:20.1).\n"
+        "  About 3 slots with the same policy, or greedy_dual_size at 2 slots (replayed on all 3 publishes since 14:13:20.1).\n"
     ) in done.output
 
 
@@ -82,11 +84,11 @@ def test_one_turn(store: str) -> None:
     done = run("--store", store, "--turn", "A-t2")
     assert (done.exit_code, done.output) == (
         0,
-        "Tokens 0-999 of turn A-t2 would have been kept by\n"
-        "  3 slots with the same policy, or greedy_dual_size at 2 slots (replayed on all 3 publishes since 14:13:20.1).\n",
+        "What would have kept tokens 0-999 of turn A-t2\n"
+        "  About 3 slots with the same policy, or greedy_dual_size at 2 slots (replayed on all 3 publishes since 14:13:20.1).\n",
     )
     done = run("--store", store, "--turn", "A-t2", "--format", "csv")
-    assert done.output == "policy,capacity,unit,more\nlru_leaf,3,slots,True\ngreedy_dual_size,2,slots,False\n"
+    assert done.output == "policy,capacity,unit,pool_tokens,more\nlru_leaf,3,slots,,True\ngreedy_dual_size,2,slots,,False\n"
     done = run("--store", store, "--turn", "A-t1")
     assert (done.exit_code, done.output) == (
         0,

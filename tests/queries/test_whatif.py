@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 from memory_store import CountingIds, MemoryStore, Scene
-from naive_caches import Ask, NaiveSlots, Row, engine_row, recorded
+from naive_caches import Ask, NaiveBlocks, NaiveSlots, Row, engine_row, recorded
 from scenes import two_slots
 
 from turnlens.queries.errors import QueryError
 from turnlens.queries.explain import explain
-from turnlens.queries.whatif import Study, kept, stream, whatif
+from turnlens.queries.whatif import POLICIES, Study, kept, remedies, stream, whatif
 
 # A long prompt of 1,000 tokens, two short ones, and the long one again: on two slots the long one has gone by then.
 LONG, FIRST, SECOND = Ask((("L", 1_000),)), Ask((("a", 10),)), Ask((("b", 20),))
@@ -64,8 +64,9 @@ def _rows(**changes: Any) -> tuple[list[Row], list[Row]]:
     [
         ({"key": None, "seen_basis": "none"}, "without prefix keys", 3),
         ({"key": None}, "shorter than the reuse unit", 3),
-        ({"admitted_ns": None}, "never admitted", 3),
-        ({"keys_omitted": 12}, "with more keys than a span holds", 3),
+        ({"admitted_ns": None, "attempts": 0}, "never admitted", 3),
+        ({"admitted_ns": None}, "whose admission was not recorded", 3),
+        ({"keys_omitted": 12, "key": "not listed"}, "with more keys than a span holds", 3),
         ({"complete": False}, "incomplete", 3),
         ({"reads_cache": False}, "with the cache disabled", 3),
         ({"parent_key": "gone", "seen_tokens": 4}, "whose prefix is older than what was replayed", 3),
@@ -106,14 +107,14 @@ def test_impossible_capacities_are_refused() -> None:
         study.answer(["magic"])
 
 
-def test_an_explanation_says_what_would_have_kept_it() -> None:
+def test_an_explanation_says_what_would_have_kept_it(monkeypatch: pytest.MonkeyPatch) -> None:
     store = two_slots().store()
     said = explain(store, "A-t2")["kept_by"]
     assert said == {
         "tokens": 999,  # the last one is computed in any case
         "remedies": [
-            {"policy": "lru_leaf", "capacity": 3, "unit": "slots", "more": True},
-            {"policy": "greedy_dual_size", "capacity": 2, "unit": "slots", "more": False},
+            {"policy": "lru_leaf", "capacity": 3, "unit": "slots", "pool_tokens": None, "more": True},
+            {"policy": "greedy_dual_size", "capacity": 2, "unit": "slots", "pool_tokens": None, "more": False},
         ],
         "policy": "lru_leaf",
         "capacity": 2,
@@ -125,9 +126,23 @@ def test_an_explanation_says_what_would_have_kept_it() -> None:
     assert explain(store, "A-t1")["kept_by"] is None  # nothing was lost
     row = store.rows("from turns where turn_id = 'A-t2'")[0]
     spans = store.rows("from causes_of(?, ?)", [row["trace_id"], row["span_id"]])
-    found = kept(store, row, spans, most=4)  # three turns and three publishes came before it
+    monkeypatch.setattr(remedies, "AT_ONCE", 5)  # three turns and three publishes came before it
+    found = kept(store, row, spans)
     assert found is not None
     assert (found.remedies, found.too_many) == ([], 6)
+    found = kept(store, row, spans, at_once=False)
+    assert found is not None
+    assert len(found.remedies) == 2
+    monkeypatch.undo()
+    monkeypatch.setattr(remedies, "_SECONDS", -1.0)
+    assert explain(store, "A-t2")["kept_by"]["too_many"] == 6  # no time for even one replay
+
+    def broken(*args: object, **more: object) -> None:
+        raise QueryError("no")
+
+    monkeypatch.undo()
+    monkeypatch.setattr(remedies.stream, "load", broken)
+    assert explain(store, "A-t2")["kept_by"] is None  # and the turn is explained all the same
     store.close()
 
 
@@ -170,3 +185,89 @@ def test_one_of_several_engines_has_to_be_named() -> None:
     with pytest.raises(QueryError, match="holds no turn that has ended"):
         whatif(MemoryStore())
     store.close()
+
+
+def _events(*asked: tuple[int, Row], slots: int | None = 2) -> Study:
+    """Four turns as in ASKS, and further changes among them."""
+    turns, published, _ = recorded(ASKS, NaiveSlots(2, greedy=False))
+    changes = published + [
+        {"trace_id": None, "turn_id": None, "began_ns": at, "at_ns": at, "sequence": at, "keys": [], "reason": None}
+        | {"parent_key": None, "key_tokens": None, "tokens_each": None}
+        | row
+        for at, row in asked
+    ]
+    changes.sort(key=lambda row: row["at_ns"])
+    if slots is None:
+        for row in changes:
+            row.update(tokens_each=None, key_tokens=row["key_tokens"])
+    return Study(stream.build(engine_row(slots=slots, unit_tokens=1_000 if slots is None else 1), turns, changes))
+
+
+def _found(study: Study, capacity: int, policy: str = "lru_leaf") -> list[int]:
+    return study.replays.found(POLICIES[policy], capacity)
+
+
+@pytest.mark.parametrize("slots", [2, None])
+def test_after_a_reset_nothing_is_there_at_any_capacity(slots: int | None) -> None:
+    """The long prompt comes back last (in the fourth second, 4,000 ns): with three slots it is there unless a reset came."""
+    for policy in POLICIES:
+        assert _found(_events(slots=slots), 3, policy) == [0, 0, 0, 1_000]
+        assert _found(_events((3_600, {"kind": "reset", "keys": ["b"]}), slots=slots), 3, policy) == [0, 0, 0, 0]
+        # Before there was anything to lose, it changes nothing.
+        assert _found(_events((500, {"kind": "reset", "keys": ["b"]}), slots=slots), 3, policy) == [0, 0, 0, 1_000]
+
+
+@pytest.mark.parametrize("slots", [2, None])
+def test_what_was_dropped_on_request_is_not_there(slots: int | None) -> None:
+    for policy in POLICIES:
+        gone = _events((3_600, {"kind": "evict", "keys": ["L"], "reason": "by_request"}), slots=slots)
+        assert _found(gone, 3, policy) == [0, 0, 0, 0]
+        other = _events((3_600, {"kind": "evict", "keys": ["a"], "reason": "by_request"}), slots=slots)
+        assert _found(other, 3, policy) == [0, 0, 0, 1_000]
+
+
+def test_leases_keep_run_out_and_are_revoked() -> None:
+    """On two slots the long prompt stays while a lease holds it; when it runs out it goes; on one slot it has to be revoked."""
+
+    def leased(until: int, reason: str) -> Study:
+        return _events((until, {"kind": "lease", "keys": ["L"], "began_ns": 1_600, "reason": reason}))
+
+    assert _found(leased(3_900, "released"), 2) == [0, 0, 0, 1_000]
+    assert _found(leased(3_900, "expired"), 2) == [0, 0, 0, 0]
+    assert _found(leased(3_900, "expired"), 3) == [0, 0, 0, 0]
+    assert _found(leased(3_900, "released"), 1) == [0, 0, 0, 0]
+
+
+def test_a_turn_that_ends_in_the_instant_of_its_admission_lets_go() -> None:
+    turns, published, _ = recorded([LONG, LONG, FIRST, LONG], NaiveSlots(1, greedy=False))
+    turns[1].update(end_ns=turns[1]["admitted_ns"])
+    study = Study(stream.build(engine_row(slots=1), turns, published))
+    assert _found(study, 1) == [0, 1_000, 0, 0]
+
+
+def test_what_had_been_seen_is_counted_over_again() -> None:
+    """A recorder with a short memory says that the long prompt was new; here all keys are known."""
+    turns, published, _ = recorded(ASKS, NaiveSlots(2, greedy=False))
+    turns[3].update(seen_tokens=0, parent_key=None, keys=["L"], keys_end_tokens=[1_000])
+    answer = Study(stream.build(engine_row(slots=2), turns, published)).answer(["lru_leaf"], [2, 3])
+    assert [(row.seen_tokens, row.hit_tokens) for row in answer.curve] == [(1_000, 0), (1_000, 999)]
+
+
+def test_a_block_is_as_long_as_the_longest_and_what_ran_is_never_refused() -> None:
+    asks = [Ask((("s", 5),)), Ask(tuple((f"{n}", 16 * n) for n in range(1, 11)))]
+    turns, published, _ = recorded(asks, NaiveBlocks(10, greedy=False))
+    for row in published:
+        row.update(tokens_each=5 if row["keys"] == ["s"] else 16, key_tokens=None)
+    study = Study(stream.build(engine_row(pool_tokens=9 * 16 + 3), turns, published))
+    assert (study.stream.unit_tokens, study.stream.recorded_capacity, study.replays.smallest) == (16, 10, 10)
+    study = Study(stream.build(engine_row(pool_tokens=5 * 16), turns, published))
+    assert study.answer().curve[0].capacity == 5  # it ran, whatever that means
+    with pytest.raises(QueryError, match="At least 5 blocks are needed, not 4"):
+        study.answer(capacities=[4])
+
+
+def test_bytes_are_of_blocks() -> None:
+    turns, published, _ = recorded(ASKS, NaiveSlots(2, greedy=False))
+    study = Study(stream.build(engine_row(slots=2), turns, published), bytes_per_token=10)
+    with pytest.raises(QueryError, match="has slots, not blocks"):
+        study.answer()

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from memory_store import START_NS, Scene
 
-from turnlens.queries.whatif import Study, stream, study
+from turnlens.queries.whatif import Study, study
 from turnlens.queries.whatif.policies import named
 from turnlens.tracing.engines.reference.clock import ns
 from turnlens.tracing.engines.reference.engine import Engine
@@ -114,4 +114,3 @@ def test_the_stream_is_that_of_the_engine() -> None:
     assert studied.stream.left_out == {}
     assert studied.stream.recorded_capacity == 24
     assert studied.stream.engine == "reference/0"
-    assert list(stream.Kind) == [0, 1, 2, 3, 4, 5]

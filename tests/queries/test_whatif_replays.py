@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive_caches import Ask, NaiveBlocks, NaiveSlots, engine_row, recorded
 
-from turnlens.queries.whatif import policies, slots, stream
+from turnlens.queries.whatif import policies, slot_replay, stream
 from turnlens.queries.whatif.blocks import replay as replay_blocks
 from turnlens.queries.whatif.replaying import Replays
 from turnlens.queries.whatif.segments import Segments
@@ -39,7 +39,7 @@ def test_slots(name: str, seed: int, had: int, slots_now: int, greedy_then: bool
     """What was recorded with one number of slots and policy, replayed with another: as if it had run there."""
     asks = _traffic(seed, 40, (10, 20, 300))
     turns, changes, _ = recorded(asks, NaiveSlots(had, greedy_then))
-    replayed = slots.replay(stream.build(engine_row(slots=had), turns, changes), slots_now, policies.named(name), None)
+    replayed = slot_replay.replay(stream.build(engine_row(slots=had), turns, changes), slots_now, policies.named(name), None)
     truth = NaiveSlots(slots_now, greedy=name == "greedy_dual_size")
     assert replayed == [truth.serve(ask)[0] for ask in asks]
 

@@ -25,7 +25,7 @@ class Policy(Protocol):
     inflation: int
 
     def changed(self, node: Node) -> None:
-        """The tree's call: the node is new, or its number of children or its span is another."""
+        """The tree's call: the node is new or was taken away, or its number of children or its span is another."""
         ...
 
     def leaf(self, spare: Node | None = None) -> Node | None:

@@ -89,7 +89,7 @@ class EngineConfig:
     host_tokens: int = 0  # 0: no host tier
     restore_failure_ratio: float = 0.0  # of restores, by the seed
     decode_burst_tokens: int = 16  # output tokens a stream may advance in one step while nothing else is to be done
-    policy: str = "lru_leaf"
+    policy: str = "lru_leaf"  # one of policy.POLICIES
     replica: str = "0"
     model: str = "reference"
     run: str | None = None  # label of the experiment, for comparisons: every turn carries it

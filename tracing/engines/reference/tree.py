@@ -56,7 +56,7 @@ class Watcher(Protocol):
     inflation: int
 
     def changed(self, node: Node) -> None:
-        """The node is new, or its number of children or its span is another."""
+        """The node is new or was taken away, or its number of children or its span is another."""
         ...
 
 
@@ -173,6 +173,7 @@ class SnapshotTree:
         del parent.children[node]
         del self._by_key[node.key]
         node.parent = None
+        self._watcher.changed(node)  # it is in no order any more
 
     def _hold(self, edge: Sequence[Point], start: int) -> None:
         for point in edge:

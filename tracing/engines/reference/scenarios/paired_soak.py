@@ -110,8 +110,8 @@ def continuations(turns: Sequence[TurnTruth]) -> Continuations:
 
 
 def cause_of(turn: TurnTruth) -> str | None:
-    """Why less than half of a prompt was cached: at least half was there and a longer span was restored instead; or a preemption
-    took half of it; or else what became of the first block that was not there."""
+    """Why less than half of a prompt was cached. At least half was there, and a longer span was restored instead; or what was
+    there was the turn's own, from before a preemption; or else what became of the first block that was not there."""
     if 2 * turn.local_tokens >= turn.prompt_tokens and turn.found_tokens < turn.local_tokens:
         return "restore_preferred.longer_span"
     if 2 * (turn.hit + turn.self_recovered) >= turn.prompt_tokens:
