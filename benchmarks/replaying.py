@@ -1,5 +1,5 @@
-"""What-if on real traffic: 50 capacities under two policies, against one plain LRU dictionary for each of the hundred. Seconds of
-one core, so that a busy machine does not count."""
+"""What-if on real traffic: 50 capacities under two policies, against one plain LRU dictionary for each of the hundred. In
+seconds of one core, so that a busy machine does not count."""
 
 import json
 import os

@@ -34,9 +34,8 @@ _FLUSH_SECONDS = 60.0
 
 def run(path: Path, seed: int, form: str) -> None:
     """Run the demo into a new store at ``path`` and print what happened."""
-    make_room(path)
     started = time.monotonic()
-    with Collector(Settings(store=path, http_port=0, grpc_port=0)) as collector:
+    with new_store(path) as collector:
         spans = _serve(collector.http_url, seed, quiet=form != "table")
     store = connect(path)
     try:
@@ -128,8 +127,30 @@ def _progress(quiet: bool) -> Generator[Callable[[int, int], None]]:
         yield step
 
 
-def make_room(path: Path) -> None:
-    """An earlier demo's store is replaced; anything else is left alone."""
+@contextmanager
+def new_store(path: Path) -> Generator[Collector]:
+    """A collector into a new store, which takes its place at ``path`` only when all is in it: whoever interrupts is left with
+    what was there. An earlier demo's store is replaced; anything else is left alone. Raises StoreError."""
+    _check_room(path)
+    part = path.with_name(f".{path.name}.part")
+    part.unlink(missing_ok=True)
+    try:
+        with Collector(Settings(store=part, http_port=0, grpc_port=0)) as collector:
+            yield collector
+        part.replace(path)
+    finally:
+        for left in path.parent.glob(f"{part.name}*"):
+            left.unlink(missing_ok=True)
+
+
+def _check_room(path: Path) -> None:
+    """Refuse a place that is taken by something else than an earlier demo, or that can be none."""
+    if "://" in str(path):
+        raise StoreError(f"{path} is a URL. A demo makes a store of its own: name a file with --store.")
+    if path.is_dir():
+        raise StoreError(f"{path} is a directory. Name a file with --store.")
+    if not path.parent.is_dir():
+        raise StoreError(f"There is no directory {path.parent} for the store. Make it, or name another file with --store.")
     if not path.exists():
         return
     try:
@@ -148,7 +169,6 @@ def make_room(path: Path) -> None:
         raise StoreError(f"{path} is open in a running collector. Stop it, or choose another file with --store.")
     if served[0]["n"]:
         raise StoreError(f"{path} holds more than a demo. Choose another file with --store.")
-    path.unlink()
 
 
 def _rows(store: Store, sql: str) -> list[Row]:

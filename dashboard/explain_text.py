@@ -137,7 +137,8 @@ def _cost(explained: Row) -> str:
     if cost is None or explained["turn"]["verdict"] == "cold":
         return ""
     if cost["lost_seconds"] is None:
-        return "What it cost\n  Not known: this conversation has no hit turns to compare with."
+        of = "this conversation has" if explained["turn"]["conversation_id"] else "there is no conversation, and so"
+        return f"What it cost\n  Not known: {of} no hit turns to compare with."
     if cost["lost_seconds"] == 0:
         return "What it cost\n  Nothing: hits of this conversation take no less time to the first token."
     hits = f"median of {cost['hit_turns']}" if cost["hit_turns"] > 1 else "one turn"

@@ -13,8 +13,6 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from turnlens.collectors.server import Collector
-from turnlens.collectors.settings import Settings
 from turnlens.dashboard import demo, output
 from turnlens.dashboard.wording import seconds, share
 from turnlens.queries import connect
@@ -48,9 +46,8 @@ def run(paths: Sequence[Path], store: Path, options: Options, form: str) -> None
     config = config_for(traffic, blocks=options.blocks, policy=options.policy, concurrency=options.concurrency)
     for line in _oddities(traffic.traces):
         click.echo(line, err=True)
-    demo.make_room(store)
     begun = time.monotonic()
-    with Collector(Settings(store=store, http_port=0, grpc_port=0)) as collector:
+    with demo.new_store(store) as collector:
         replayed, spans = _serve(collector.http_url, traffic, config, quiet=form != "table")
     row = _row(traffic, config, options, replayed, _totals(store, replayed))
     row |= {"spans": spans, "store": str(store)}
@@ -69,10 +66,11 @@ def _serve(url: str, traffic: Traffic, config: EngineConfig, quiet: bool) -> tup
     with _remembering(traffic):
         recorder = demo.recorder_for(config, url, exporter, started_ns)
     try:
-        with _progress(quiet) as progress:
+        with _progress(quiet) as (progress, storing):
             replayed = Replay(traffic, config, recorder, started_ns=started_ns, progress=progress).run()
-        if not recorder.flush(_FLUSH_SECONDS):
-            raise StoreError("The collector did not take all spans in time.")
+            storing()
+            if not recorder.flush(_FLUSH_SECONDS):
+                raise StoreError("The collector did not take all spans in time.")
     finally:
         recorder.close()
     return replayed, exporter.taken
@@ -94,12 +92,18 @@ def _remembering(traffic: Traffic) -> Generator[None]:
 
 
 @contextmanager
-def _progress(quiet: bool) -> Generator[Callable[[int, int], None]]:
+def _progress(quiet: bool) -> Generator[tuple[Callable[[int, int], None], Callable[[], None]]]:
+    """What to call with the requests done and in all, and what when only the store has still to take them."""
     console = Console(stderr=True, quiet=quiet)
-    columns = (TextColumn("replaying"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, disable=quiet) as progress:
-        task = progress.add_task("requests", total=None)
-        yield lambda done, of: progress.update(task, completed=done, total=of)
+        served = progress.add_task("replaying", total=None)
+
+        def storing() -> None:
+            progress.stop_task(served)
+            progress.add_task("writing to the store", total=None)
+
+        yield lambda done, of: progress.update(served, completed=done, total=of), storing
 
 
 # -- what came of it --------------------------------------------------------------------------------------------------------

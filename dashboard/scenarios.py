@@ -13,8 +13,6 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from turnlens.collectors.server import Collector
-from turnlens.collectors.settings import Settings
 from turnlens.dashboard import demo, output
 from turnlens.tracing import Recorder
 from turnlens.tracing.engines.reference.scenarios import SCENARIOS, Parameter, Result, Scenario
@@ -31,9 +29,8 @@ def run(path: Path, name: str, seed: int, form: str) -> None:
     """Run a scenario into a new store at ``path`` and print its rows; as a table with the report's figures beside them, what
     was taken for what the report does not say, and what to ask next."""
     scenario = SCENARIOS[name]
-    demo.make_room(path)
     started = time.monotonic()
-    with Collector(Settings(store=path, http_port=0, grpc_port=0)) as collector:
+    with demo.new_store(path) as collector:
         result, spans = _serve(collector.http_url, scenario, seed, quiet=form != "table")
     if form == "table":
         click.echo(f"{spans:,} spans over OTLP into {path} in {time.monotonic() - started:.0f} s.\n")

@@ -84,16 +84,19 @@ def _numbers(text: str) -> list[int]:
 
 @click.command()
 @click.option(
-    "--store", type=click.Path(path_type=Path, dir_okay=False), default=Path("turnlens-demo.duckdb"), show_default=True
+    "--store",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="The store to make; one of an earlier demo is replaced. [default: turnlens-demo.duckdb, turnlens-SCENARIO.duckdb]",
 )
-@click.option("--seed", default=7, show_default=True, help="The same seed makes the same traffic.")
+@click.option("--seed", type=click.IntRange(min=0), default=7, show_default=True, help="The same seed makes the same traffic.")
 @click.option(
     "--scenario", type=click.Choice(list(SCENARIOS)), help="Run a user report's table instead; see docs/scenarios.md."
 )
 @click.option("--sensitivity", is_flag=True, help="Print how much each free parameter moves the scenario's result; no store.")
 @FORMAT
 @failing
-def demo(store: Path, seed: int, scenario: str | None, sensitivity: bool, form: str) -> None:
+def demo(store: Path | None, seed: int, scenario: str | None, sensitivity: bool, form: str) -> None:
     """Serve a dozen growing conversations on a small engine under slot pressure, and explain what happened.
 
     Spans go over real OTLP to a collector and into a new store; no GPU is needed."""
@@ -104,15 +107,20 @@ def demo(store: Path, seed: int, scenario: str | None, sensitivity: bool, form: 
             having = ", ".join(name for name, each in SCENARIOS.items() if each.sensitivity is not None)
             raise Misuse(f"--sensitivity needs --scenario with one of: {having}.") from None
     elif scenario is not None:
-        scenario_run.run(store, scenario, seed, form)
+        scenario_run.run(store or Path(f"turnlens-{scenario}.duckdb"), scenario, seed, form)
     else:
-        demo_run.run(store, seed, form)
+        demo_run.run(store or Path("turnlens-demo.duckdb"), seed, form)
 
 
 @click.command()
 @click.argument("traces", metavar="TRACE...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
-    "--store", type=click.Path(path_type=Path, dir_okay=False), default=Path("turnlens-replay.duckdb"), show_default=True
+    "--store",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    default=Path("turnlens-replay.duckdb"),
+    show_default=True,
+    help="The store that is made; an earlier one of a demo or a replay is replaced.",
 )
 @click.option("--blocks", type=int, help="Blocks that the cache has. [default: as many as are needed, nothing is evicted]")
 @click.option("--policy", type=click.Choice(sorted(POLICIES)), default="lru_leaf", show_default=True, help="What goes first.")

@@ -4,6 +4,7 @@ from turnlens.dashboard import output, wording
 from turnlens.dashboard.wording import Row
 from turnlens.queries.whatif import WhatIf
 
+_ALL = 0.98  # of a prompt found whole the last token is computed
 COLUMNS = (
     "policy",
     "capacity",
@@ -27,8 +28,14 @@ def rows(answer: WhatIf) -> list[Row]:
 def render(answer: WhatIf) -> str:
     """Head, one table a policy, where reuse stops growing, how well the replay meets the record, what it assumes."""
     parts = [_head(answer)]
+    first: list[Row] = []
     for knee in answer.knees:
         chosen = [row for row in rows(answer) if row["policy"] == knee.policy]
+        figures = [(row["capacity"], row["hit_tokens"]) for row in chosen]
+        if first and figures == [(row["capacity"], row["hit_tokens"]) for row in first]:
+            parts.append(f"{knee.policy}: the same at each of these capacities")
+            continue
+        first = first or chosen
         shown = ["capacity", "hit_tokens", "reuse_ratio", "recomputed_tokens", "lost", "note"]
         if any(row["capacity_bytes"] for row in chosen):
             shown.insert(1, "capacity_bytes")
@@ -74,6 +81,8 @@ def _knees(answer: WhatIf) -> str:
         nearly = f"; {knee.nearly:,} give 99 % of that" if knee.nearly != knee.capacity else ""
         ratio = wording.share(round(1000 * (knee.reuse_ratio or 0)), 1000)
         said.append(f"Reuse stops growing at {knee.capacity:,} {knee.unit} with {knee.policy} ({ratio}){nearly}.")
+    if answer.unit == "slots" and any((knee.reuse_ratio or 1) < _ALL for knee in answer.knees):
+        said.append("What is missing then is not a matter of slots: the pool, or what was never published.")
     return "\n".join(said)
 
 
@@ -81,13 +90,18 @@ def _check(answer: WhatIf) -> str:
     check = answer.check
     if check is None:
         return "What the engine had is not recorded (its capacity or its policy): the replay cannot be checked against it."
-    said = f"Checked: at the recorded {check.capacity:,} {answer.unit} with {check.policy} the replay finds the recorded prefix"
+    said = f"Checked: at the {check.capacity:,} {answer.unit} that ran with {check.policy} the replay finds the recorded prefix"
     if check.same == check.turns:
         return f"{said} in all {check.turns:,} turns."
-    return (
-        f"{said} in {check.same:,} of {check.turns:,} turns ({check.replayed_tokens:,} tokens found, recorded "
-        f"{check.recorded_tokens:,})."
-    )
+    more = " and others" if check.turns - check.same > len(check.others) else ""
+    lines = [
+        f"{said} in {check.same:,} of {check.turns:,} turns",
+        f"(admissions found {check.recorded_tokens:,} tokens, the replay's {check.replayed_tokens:,}; not the same: "
+        f"{', '.join(check.others)}{more}).",
+    ]
+    if not check.close:
+        lines.append("That is too far off to rely on the figures above: they compare capacities, no more.")
+    return "\n".join(lines)
 
 
 def _basis(answer: WhatIf) -> str:

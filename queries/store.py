@@ -69,10 +69,12 @@ class FileStore:
 
     def __init__(self, path: Path) -> None:
         self.where = str(path)
+        if path.is_dir():
+            raise StoreMissingError(f"{path} is a directory. Name a store's file with --store.")
         if not path.is_file():
             raise StoreMissingError(
-                f"There is no store at {path}. Run `turnlens demo` to make one, `turnlens serve --store {path}` to start "
-                "collecting, or name another with --store."
+                f"There is no store at {path}. Run `turnlens demo --store {path}` to make one, "
+                f"`turnlens serve --store {path}` to start collecting, or name another with --store."
             )
         try:
             self._connection = duckdb.connect(str(path), read_only=True, config=dict(readonly.CLOSED_CONFIGURATION))
@@ -84,7 +86,8 @@ class FileStore:
                 ) from error
             raise StoreError(f"{path} is not a DuckDB file that can be read: {error}") from error
         except duckdb.Error as error:
-            raise StoreError(f"{path} could not be opened: {error}") from error
+            # Of a file with a telling name DuckDB would make a table, in memory.
+            raise StoreError(f"{path} is not a DuckDB file that can be read: {error}") from error
         try:
             self._check_version()
             self._other_build = schema.of_another_build(self._connection)
@@ -130,7 +133,9 @@ class ServerStore:
             self._session.get(f"{self.where}/health", timeout=_HEALTH_SECONDS).raise_for_status()
         except requests.RequestException as error:
             self._session.close()
-            raise StoreMissingError(f"No collector answers at {url}: {error}. Start one with `turnlens serve`.") from error
+            raise StoreMissingError(
+                f"No collector answers at {url} ({_why(error)}). Start one with `turnlens serve`."
+            ) from error
 
     def query(self, sql: str, parameters: Parameters = None) -> pa.Table:
         body = {"sql": sql, "format": "arrow", "parameters": parameters}
@@ -158,6 +163,14 @@ class ServerStore:
 
     def close(self) -> None:
         self._session.close()
+
+
+def _why(error: requests.RequestException) -> str:
+    """The cause at the bottom of a chain of connection errors, in its own words."""
+    deepest: BaseException = error
+    while deepest.__context__ is not None:
+        deepest = deepest.__context__
+    return str(deepest)
 
 
 def _reason(answer: requests.Response) -> str:

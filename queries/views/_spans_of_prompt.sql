@@ -19,6 +19,7 @@
 --   in_unit BOOLEAN -- below the last position at which the engine could have reused the seen prefix
 --   in_offer BOOLEAN -- within what another tier offered
 --   in_local BOOLEAN -- within what was usable on the device
+--   in_whole BOOLEAN -- the device can hold it: it lies within the whole units of what had been seen
 create or replace view _spans_of_prompt as
 with segments as (
   select
@@ -47,6 +48,11 @@ edges as (
       when seen_tokens is not null
         then least(seen_tokens, prompt_tokens - 1) // greatest(coalesce(r.unit_tokens, 1), 1) * greatest(coalesce(r.unit_tokens, 1), 1)
     end as unit_edge,
+    -- Another tier may keep finer units than the device: what lies past the last whole unit of the device can only be restored.
+    case
+      when seen_tokens < prompt_tokens and seen_tokens % greatest(coalesce(r.unit_tokens, 1), 1) <> 0
+        then seen_tokens // greatest(coalesce(r.unit_tokens, 1), 1) * greatest(coalesce(r.unit_tokens, 1), 1)
+    end as whole_edge,
     a.offer_end_tokens as offer_edge,
     a.local_tokens as local_edge
   from segments
@@ -61,7 +67,7 @@ cuts as (
         [start_token, end_token]
         || case
           when source = 'recomputed' then [unit_edge, offer_edge]
-          when source = 'restored' then [local_edge]
+          when source = 'restored' then [local_edge, whole_edge]
           else []
         end
       )
@@ -95,6 +101,7 @@ select
   used_ns,
   coalesce(end_token <= unit_edge, true) as in_unit,
   coalesce(end_token <= offer_edge, false) as in_offer,
-  coalesce(end_token <= local_edge, false) as in_local
+  coalesce(end_token <= local_edge, false) as in_local,
+  coalesce(end_token <= whole_edge, true) as in_whole
 from pieces
 where end_token is not null;

@@ -171,6 +171,7 @@ decided as (
       when source = 'restored' then
         case
           when in_local then 'restore_preferred.longer_span'
+          when not in_whole then 'granularity.partial_unit'
           else coalesce(is_not_published, is_evicted, 'unobserved.events_missing')
         end
       when is_preempted is not null then is_preempted

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from difflib import get_close_matches
 from typing import Any
 
 from turnlens.queries.errors import QueryError
@@ -12,13 +13,15 @@ from turnlens.queries.whatif.stream import Stream
 
 _CURVE = 12  # capacities that are shown where none are asked for
 _NEAR = 0.99
+_OTHERS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """One capacity under one policy. ``capacity`` is in ``unit``, ``bytes`` where a token's bytes are known. Of ``seen_tokens``
     (prompt tokens seen before) ``hit_tokens`` would have been found; the rest is recomputed, in about ``lost_seconds``.
-    ``reuse_ratio`` is hit / seen. ``note`` marks what the engine had, and where reuse stops growing."""
+    ``reuse_ratio`` is hit / seen. ``note`` marks what ran (replayed like the
+    others), and where reuse stops growing."""
 
     policy: str
     capacity: int
@@ -47,7 +50,9 @@ class Knee:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """The configuration that really ran, replayed: of ``turns`` turns so many found the ``same`` prefix as recorded."""
+    """The configuration that really ran, replayed: of ``turns`` turns so many found the ``same`` prefix as recorded, and the
+    first few that did not are ``others``. Tokens are what admissions found. ``close``: three turns of four are the same, and
+    the tokens within 5%; else the curves compare capacities and are no figures to rely on."""
 
     policy: str
     capacity: int
@@ -55,6 +60,8 @@ class Check:
     same: int
     recorded_tokens: int
     replayed_tokens: int
+    others: list[str]
+    close: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +98,10 @@ class Study:
             number for number, turn in enumerate(stream.turns) if turn.counted and conversation in (None, turn.conversation_id)
         ]
         if conversation is not None and all(turn.conversation_id != conversation for turn in stream.turns):
+            near = get_close_matches(conversation, sorted({turn.conversation_id or "" for turn in stream.turns}))
+            try_these = f" Try: {', '.join(near)}." if near else ""
             raise QueryError(
-                f"There is no conversation {conversation!r} on {stream.engine}. `turnlens conversations` lists those there are."
+                f"There is no conversation {conversation!r} on {stream.engine}.{try_these} `turnlens conversations` lists them."
             )
         if not self._members:
             of = f"of conversation {conversation!r} " if conversation is not None else ""
@@ -137,7 +146,7 @@ class Study:
         rate = self.stream.prefill_tokens_per_second
         notes: list[str] = []
         if capacity == self.stream.recorded_capacity:
-            notes.append("recorded" if policy.name == self.stream.policy else "recorded capacity")
+            notes.append("what ran" if policy.name == self.stream.policy else "what there was")
         if knee is not None and capacity == knee.capacity:
             notes.append("reuse stops growing")
         tokens = capacity * self.stream.unit_tokens
@@ -175,19 +184,27 @@ class Study:
         if capacity is None or name not in policies.POLICIES:
             return None
         found, stream = self.replays.found(policies.named(name), capacity), self.stream
-        known = [
-            (stream.usable(turn, turn.found_tokens), stream.usable(turn, found[number]))
-            for number in self._members
-            for turn in [stream.turns[number]]
-            if turn.found_tokens is not None
-        ]
+        turns = recorded = replayed = 0
+        others: list[str] = []
+        for number in self._members:
+            turn = stream.turns[number]
+            if turn.found_tokens is None:
+                continue
+            turns += 1
+            had, has = stream.usable(turn, turn.found_tokens), stream.usable(turn, found[number])
+            recorded += had
+            replayed += has
+            if had != has:
+                others.append(turn.turn_id)
         return Check(
             policy=name,
             capacity=capacity,
-            turns=len(known),
-            same=sum(1 for tokens, replayed in known if tokens == replayed),
-            recorded_tokens=sum(tokens for tokens, _ in known),
-            replayed_tokens=sum(replayed for _, replayed in known),
+            turns=turns,
+            same=turns - len(others),
+            recorded_tokens=recorded,
+            replayed_tokens=replayed,
+            others=others[:_OTHERS],
+            close=4 * len(others) <= turns and 20 * abs(replayed - recorded) <= recorded,
         )
 
     def assumptions(self) -> list[str]:
@@ -203,7 +220,8 @@ class Study:
             said.append("A prefix that was evicted is there again from the admission of the turn that computes it again.")
         if stream.prefill_tokens_per_second is not None:
             said.append(
-                f"Seconds: at {stream.prefill_tokens_per_second:,.0f} tokens a second, as the recorded turns were computed."
+                f"Seconds: at {stream.prefill_tokens_per_second:,.0f} tokens a second, as the quickest tenth of the tokens was "
+                "computed. Where turns wait for each other it takes longer."
             )
         return said
 
@@ -224,7 +242,8 @@ class Study:
         high = max(wanted, default=self.replays.largest)
         low = max(self.replays.smallest, min([high, *wanted]) // 8)
         steps = [low * (high / low) ** (at / (_CURVE - 1)) for at in range(_CURVE)]
-        return sorted({*wanted, *(max(low, _rounded(step)) for step in steps)})
+        near = [step for step in map(_rounded, steps) if all(abs(step - one) > 0.05 * one for one in wanted)]
+        return sorted({*wanted, *(max(low, step) for step in near)})
 
 
 def _rounded(value: float) -> int:

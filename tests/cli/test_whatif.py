@@ -35,8 +35,8 @@ def test_for_a_program(store: str) -> None:
     assert done.exit_code == 0
     assert done.output == (
         "policy,capacity,unit,capacity_bytes,turns,seen_tokens,hit_tokens,reuse_ratio,recomputed_tokens,lost_seconds,note\n"
-        "lru_leaf,2,slots,,4,1000,0,0.0,1000,1.773399014778325,recorded\n"
-        "lru_leaf,3,slots,,4,1000,999,0.999,1,0.001773399014778325,reuse stops growing\n"
+        "lru_leaf,2,slots,,4,1000,0,0.0,1000,0.9,what ran\n"
+        "lru_leaf,3,slots,,4,1000,999,0.999,1,0.0009,reuse stops growing\n"
     )
     done = run("--store", store, "--format", "json", "--conversation", "A")
     answer = json.loads(done.output)
@@ -55,7 +55,7 @@ def test_for_a_program(store: str) -> None:
         (["--bytes-per-token", "8"], "test/r0 has slots, not blocks"),
         (["--policy", "magic"], "'magic' is not one of 'lru_leaf', 'greedy_dual_size'"),
         (["--engine", "moon"], "No engine start here is called 'moon'. There are:\n"),
-        (["--conversation", "Z"], "There is no conversation 'Z' on test/r0. `turnlens conversations` lists those there are."),
+        (["--conversation", "Z"], "There is no conversation 'Z' on test/r0. `turnlens conversations` lists them."),
     ],
 )
 def test_bad_input_is_named(store: str, arguments: list[str], said: str) -> None:

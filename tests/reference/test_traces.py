@@ -126,6 +126,8 @@ def test_the_first_few_are_said_and_all_are_counted(tmp_path: Path) -> None:
         "t.jsonl: of 43 requests none can be replayed (not_json 40, no_hashes 3).",
         *(f"t.jsonl: line {n}: this is not JSON: Expecting value: line 1 column 1 (char 0)" for n in range(1, 6)),
         "and 38 more",
+        "A Mooncake trace is JSON lines with timestamp, input_length, output_length and hash_ids; an agent's conversation is JSON "
+        "with block_size and requests.",
     ]
 
 

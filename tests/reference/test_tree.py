@@ -46,6 +46,17 @@ def test_a_snapshot_where_edges_part_holds_up_all_of_them() -> None:
     assert [point.end for point in tree.remove(middle)] == [1, 3]
 
 
+def test_an_insertion_is_undone_whatever_it_has_split() -> None:
+    tree = SnapshotTree(LruLeaf())
+    below = [tree.insert(prompt("abc")), tree.insert(prompt("abd"))]
+    tree.take_back(tree.insert(prompt("ab")))
+    assert (len(tree), tree.tokens, [node.start for node in below]) == (2, 10, [0, 0])
+    tree.take_back(tree.insert(prompt("x")))
+    assert (len(tree), tree.tokens) == (2, 10)
+    assert [point.end for point in tree.remove(below[0])] == [6]  # a and b are still held
+    assert [point.end for point in tree.remove(below[1])] == [1, 3, 7]
+
+
 def test_a_segment_that_two_edges_pass_over_counts_once() -> None:
     tree = SnapshotTree(LruLeaf())
     tree.insert(prompt("ab"))
@@ -80,6 +91,12 @@ class Model(RuleBasedStateMachine):
         self.tree.touch(node)
         node.pins += 1
         self.pinned.append(node)
+
+    @rule(names=st.text(alphabet="abc", min_size=1, max_size=5))
+    def insert_and_undo(self, names: str) -> None:
+        points = prompt(names)
+        if self.tree.get(points[-1].key) is None:
+            self.tree.take_back(self.tree.insert(points))
 
     @precondition(lambda self: self.pinned)
     @rule()

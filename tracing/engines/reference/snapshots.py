@@ -52,7 +52,7 @@ class SnapshotCache(Cache):
                     continue
                 if victim is None:
                     self.stand_on(run, before)
-                    self._take_back(node)
+                    self.tree.take_back(node)
                     return False
                 self._evict(victim, "slots", run)
         else:
@@ -68,13 +68,6 @@ class SnapshotCache(Cache):
         if not self.tree.holds(key):
             self._losses[key] = Loss(f"not_published.{why}", key, run.id, self._now())
         self._seen.add(key)
-
-    def _take_back(self, node: Node) -> None:
-        """Undo an insertion for which there was no slot."""
-        if node.children:
-            self.tree.compact(node)
-        else:
-            self.tree.remove(node)
 
     # -- evictions --------------------------------------------------------------------------------------------------------
 

@@ -82,7 +82,11 @@ class Trace:
         reasons = ", ".join(f"{reason} {times:,}" for reason, times in self.skipped.most_common())
         more = [f"and {count - len(self.said):,} more"] if count > len(self.said) else []
         head = f"{self.path}: of {count:,} requests none can be replayed ({reasons})."
-        return TraceError("\n".join([head, *self.said, *more]))
+        known = (
+            "A Mooncake trace is JSON lines with timestamp, input_length, output_length and hash_ids; an agent's conversation "
+            "is JSON with block_size and requests."
+        )
+        return TraceError("\n".join([head, *self.said, *more, known]))
 
 
 class Fields(NamedTuple):

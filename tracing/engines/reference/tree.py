@@ -158,16 +158,30 @@ class SnapshotTree:
 
     def compact(self, node: Node) -> None:
         """Take away a snapshot with a single child: the child's edge grows upwards, and no token is lost."""
-        parent = node.parent
-        if len(node.children) != 1 or parent is None:
+        if len(node.children) != 1 or node.parent is None:
             raise ValueError(f"{node!r} has not exactly one child")
-        (child,) = node.children
-        child.edge = node.edge + child.edge
-        child.parent = parent
+        self._lift_children(node, node.parent)
+
+    def take_back(self, node: Node) -> None:
+        """Undo the insertion of a snapshot, which may have split several edges."""
+        if node.children and node.parent is not None:
+            self._lift_children(node, node.parent)
+        else:
+            self.remove(node)
+
+    def _lift_children(self, node: Node, parent: Node) -> None:
+        """Take a snapshot away; the edges of all its children grow upwards."""
+        children = list(node.children)
+        for child in children:
+            child.edge = node.edge + child.edge
+            child.parent = parent
+            parent.children[child] = None
+        for _ in children[1:]:  # the first has the hold that was the node's
+            self._hold(node.edge, parent.end)
         node.children.clear()
-        parent.children[child] = None
         self._detach(node, parent)
-        self._watcher.changed(child)
+        for changed in (parent, *children):
+            self._watcher.changed(changed)
 
     def _detach(self, node: Node, parent: Node) -> None:
         del parent.children[node]
