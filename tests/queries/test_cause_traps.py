@@ -190,3 +190,20 @@ def test_what_the_queue_took_is_no_cost_of_the_cache() -> None:
     scene.serve("a-3", "a", 100, KEYS[:6], 60.0, wait=2.0, first=67.0)  # 5 s, after 2 s in the queue
     (row,) = scene.store().rows("select served_seconds, hit_median_seconds, lost_seconds from turn_costs where turn_id = 'a-3'")
     assert tuple(row.values()) == (5.0, 1.0, 4.0)
+
+
+def test_what_a_tier_keeps_in_finer_units_than_the_device_was_never_there_to_lose() -> None:
+    """The disk brings 56 tokens back; the device has blocks of 16. Three of them were evicted, and half a block it never has."""
+    scene = Scene()
+    first(scene)
+    scene.recorder.evicted(KEYS[:6], 16, reason="memory", at_ns=scene.at(5))
+    turn = again(scene, prompt=60)
+    turn.admitted(0, offered_tokens=56, tier="disk", at_ns=scene.at(10))
+    turn.restore_started(56, tier="disk", at_ns=scene.at(10))
+    turn.restore_finalized(True, 56, at_ns=scene.at(11))
+    end(scene, turn, 56, 60, 12)
+    assert causes(scene.store(), "a-2") == [
+        (0, 48, "restored", "evicted.memory", "observed", None),
+        (48, 56, "restored", "granularity.partial_unit", "derived", None),
+        (56, 60, "new", "first_seen.new_tokens", "derived", None),
+    ]
