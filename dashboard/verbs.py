@@ -12,6 +12,7 @@ import click
 
 from turnlens.collectors.errors import CollectorError
 from turnlens.dashboard import output
+from turnlens.queries import ranges
 from turnlens.queries.errors import QueryError, StoreError, UnknownTurnError
 from turnlens.queries.store import Store
 from turnlens.tracing.engines.reference.traces import TraceError
@@ -64,3 +65,26 @@ def print_query(store: Store, sql: str, form: str, parameters: list[Any] | None 
     finally:
         store.close()
     output.emit(table.to_pylist(), table.column_names, form, raw)
+
+
+def over_range(call: F) -> F:
+    """Give a verb the options of a range, and its function the range as ``over``."""
+
+    @functools.wraps(call)
+    def wrapped(
+        *args: Any, engine: str | None, run: str | None, since: str | None, until: str | None, last: str | None, **kwargs: Any
+    ) -> Any:
+        return call(*args, over=ranges.read(engine, run, since, until, last), **kwargs)
+
+    for name, help_text in reversed(_RANGE):
+        wrapped = click.option(name, help=help_text)(wrapped)
+    return wrapped  # type: ignore[return-value]  # functools.wraps keeps the signature
+
+
+_RANGE = (
+    ("--engine", "Only this engine."),
+    ("--run", "Only this run, as labelled by TURNLENS_RUN."),
+    ("--since", "From this time on: 2026-11-29T14:05, UTC where no zone is given."),
+    ("--until", "Before this time."),
+    ("--last", "The last 90s, 30m, 1h, 7d or 2w."),
+)

@@ -1,0 +1,10 @@
+-- The turns of a range: of an engine, of a run, that arrived from ``since`` on and before ``until`` [ns]. Null for an argument means
+-- any. Every answer over a range stands on this one macro, so that they agree.
+--
+-- Example: from _turns_in('ring0', 'read-write', 1_790_000_000_000_000_000, null)
+create or replace macro _turns_in(the_engine, the_run, since, until) as table
+from turns
+where (the_engine is null or engine = the_engine)
+  and (the_run is null or run = the_run)
+  and (since is null or start_ns >= since)
+  and (until is null or start_ns < until);

@@ -1,0 +1,90 @@
+"""Which turns an answer is about: of an engine, of a run, between two times. What cannot be meant is refused by name."""
+
+import re
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from difflib import get_close_matches
+from typing import Any
+
+from turnlens.queries.errors import QueryError
+from turnlens.queries.store import Store
+
+_UNITS = {"s": "seconds", "m": "minutes", "min": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """``since_ns`` is in it, ``until_ns`` is not [wall ns]. None means any."""
+
+    engine: str | None = None
+    run: str | None = None
+    since_ns: int | None = None
+    until_ns: int | None = None
+
+    @property
+    def parameters(self) -> list[str | int | None]:
+        """The arguments of every macro over a range, in their order."""
+        return [self.engine, self.run, self.since_ns, self.until_ns]
+
+
+def read(
+    engine: str | None = None,
+    run: str | None = None,
+    since: str | None = None,
+    until: str | None = None,
+    last: str | None = None,
+    now_ns: int | None = None,
+) -> Range:
+    """A range in words: times as ISO 8601 (UTC where no zone is given), ``last`` as 90s, 30m, 1h, 7d or 2w up to now. Raises
+    QueryError for a time that is none, a range that ends before it begins, and one that begins in the future."""
+    now = time.time_ns() if now_ns is None else now_ns
+    if last is not None and since is not None:
+        raise QueryError("--last and --since both say where the range begins: leave one away.")
+    begin = _ns(since) if since is not None else now - _length_ns(last) if last is not None else None
+    end = _ns(until) if until is not None else None
+    if begin is not None and end is not None and begin >= end:
+        raise QueryError(f"The range ends at {_said(end)}, before it begins at {_said(begin)}.")
+    if begin is not None and begin > now:
+        raise QueryError(f"The range begins in the future, at {_said(begin)}.")
+    return Range(engine, run, begin, end)
+
+
+def check(store: Store, over: Range) -> int:
+    """How many turns lie in a range. Raises QueryError, with what there is, for an unknown engine or run and an empty range."""
+    facts: dict[str, Any] = store.query("from range_facts(?, ?, ?, ?)", over.parameters).to_pylist()[0]
+    known: list[str]
+    for name, value, known in (("engine", over.engine, facts["engines"]), ("run", over.run, facts["runs"])):
+        if value is not None and value not in known:
+            near = get_close_matches(value, known, 5) or known[:10]
+            there = f"There are: {', '.join(near)}." if near else "There is none."
+            raise QueryError(f"There is no {name} {value!r} in {store.where}. {there}")
+    if facts["first_ns"] is None:
+        raise QueryError(f"{store.where} holds no turns yet.")
+    if not facts["turns"]:
+        raise QueryError(
+            f"No turn lies in that range. {store.where} has turns from {_said(facts['first_ns'])} to {_said(facts['last_ns'])}."
+        )
+    return int(facts["turns"])
+
+
+def _ns(text: str) -> int:
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        raise QueryError(
+            f"{text!r} is no time. Write 2026-11-29T14:05 or 2026-11-29 14:05:00+01:00; without a zone it is UTC."
+        ) from None
+    when = when.replace(tzinfo=UTC) if when.tzinfo is None else when
+    return round(when.timestamp() * 1e6) * 1000
+
+
+def _length_ns(text: str) -> int:
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|min|h|d|w)", text.strip())
+    if found is None or not float(found[1]):
+        raise QueryError(f"{text!r} is no length of time. Write 90s, 30m, 1h, 7d or 2w.")
+    return round(timedelta(**{_UNITS[found[2]]: float(found[1])}).total_seconds() * 1e9)
+
+
+def _said(ns: int) -> str:
+    return f"{datetime.fromtimestamp(ns / 1e9, UTC):%Y-%m-%d %H:%M:%S} UTC"
