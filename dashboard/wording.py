@@ -148,6 +148,21 @@ def _first_seen(span: Row, explained: Row) -> list[str]:
     return ["This text is new in this turn; no cache could have held it."]
 
 
+def _prefix_changed(span: Row, explained: Row) -> list[str]:
+    turn = explained["turn"]
+    detail = span["cause"].partition(".")[2]
+    said = {
+        "header": "from its very beginning",
+        "output_rerendered": "in the answer that was given",
+        "compaction": "and is shorter than half of it",
+        "truncation": "and is shorter",
+    }.get(detail, f"at token {tokens(turn['seen_tokens'])} or shortly after")
+    return [
+        f"The prompt does not continue turn {span['provided_by_turn']}: it differs from it {said}. "
+        f"Up to {tokens(span['end_token'])} it could have been known."
+    ]
+
+
 def _provided(span: Row, explained: Row) -> list[str]:
     del explained
     how = {"provided.lease": " under a lease", "provided.session": " by its own session"}.get(span["cause"], "")
@@ -194,6 +209,7 @@ _SENTENCES: dict[str, Callable[[Row, Row], list[str]]] = {
     "granularity": _granularity,
     "not_published": _not_published,
     "first_seen": _first_seen,
+    "prefix_changed": _prefix_changed,
     "provided": _provided,
     "restore_preferred": _restore_preferred,
     "preempted": _preempted,

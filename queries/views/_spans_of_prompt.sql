@@ -20,6 +20,7 @@
 --   in_offer BOOLEAN -- within what another tier offered
 --   in_local BOOLEAN -- within what was usable on the device
 --   in_whole BOOLEAN -- the device can hold it: it lies within the whole units of what had been seen
+--   in_left BOOLEAN -- the previous turn's prompt and answer had text here, and the prompt has been changed
 create or replace view _spans_of_prompt as
 with segments as (
   select
@@ -42,22 +43,19 @@ with segments as (
 edges as (
   select
     segments.*,
+    greatest(coalesce(r.unit_tokens, 1), 1) as unit,
     -- Of a prompt seen whole the engine must still compute its last token, so reuse ends at the unit before it. Where S is not
     -- known there is no edge; least() would pass over the null.
-    case
-      when seen_tokens is not null
-        then least(seen_tokens, prompt_tokens - 1) // greatest(coalesce(r.unit_tokens, 1), 1) * greatest(coalesce(r.unit_tokens, 1), 1)
-    end as unit_edge,
+    case when seen_tokens is not null then least(seen_tokens, prompt_tokens - 1) // unit * unit end as unit_edge,
     -- Another tier may keep finer units than the device: what lies past the last whole unit of the device can only be restored.
-    case
-      when seen_tokens < prompt_tokens and seen_tokens % greatest(coalesce(r.unit_tokens, 1), 1) <> 0
-        then seen_tokens // greatest(coalesce(r.unit_tokens, 1), 1) * greatest(coalesce(r.unit_tokens, 1), 1)
-    end as whole_edge,
+    case when seen_tokens < prompt_tokens and seen_tokens % unit <> 0 then seen_tokens // unit * unit end as whole_edge,
     a.offer_end_tokens as offer_edge,
-    a.local_tokens as local_edge
+    a.local_tokens as local_edge,
+    c.left_tokens as left_edge
   from segments
   left join resources as r using (resource_id)
   left join _admissions as a using (trace_id, turn_span_id)
+  left join _changed_prompts as c using (trace_id, turn_span_id)
 ),
 cuts as (
   select
@@ -68,6 +66,7 @@ cuts as (
         || case
           when source = 'recomputed' then [unit_edge, offer_edge]
           when source = 'restored' then [local_edge, whole_edge]
+          when source = 'new' then [left_edge]
           else []
         end
       )
@@ -102,6 +101,7 @@ select
   coalesce(end_token <= unit_edge, true) as in_unit,
   coalesce(end_token <= offer_edge, false) as in_offer,
   coalesce(end_token <= local_edge, false) as in_local,
-  coalesce(end_token <= whole_edge, true) as in_whole
+  coalesce(end_token <= whole_edge, true) as in_whole,
+  coalesce(end_token <= left_edge, false) as in_left
 from pieces
 where end_token is not null;

@@ -133,6 +133,9 @@ judged as (
     e.*,
     f.span_id as failed_restore_span_id,
     p.span_id as preempted_span_id,
+    case when in_left then 'prefix_changed.' || c.detail end as is_prefix_changed,
+    c.previous_span_id,
+    c.previous_turn_id,
     p.by_turn as preempted_by,
     p.at_ns as preempted_ns,
     case when origin = 'lost' then 'preempted.self_recompute' end as is_preempted,
@@ -161,6 +164,7 @@ judged as (
   from with_events as e
   left join _failed_restores as f using (trace_id, turn_span_id)
   left join _preemptions as p using (trace_id, turn_span_id)
+  left join _changed_prompts as c using (trace_id, turn_span_id)
 ),
 decided as (
   select
@@ -175,7 +179,8 @@ decided as (
           else coalesce(is_not_published, is_evicted, 'unobserved.events_missing')
         end
       when is_preempted is not null then is_preempted
-      when source = 'new' and seen_tokens = 0 then 'first_seen.new_conversation'
+      when source = 'new' and is_prefix_changed is not null then is_prefix_changed
+      when source = 'new' and seen_tokens = 0 and previous_span_id is null then 'first_seen.new_conversation'
       when source = 'new' then 'first_seen.new_tokens'
       else
         coalesce(
@@ -194,7 +199,8 @@ select
     when source = 'unobserved' then 'derived'
     when cause like 'unobserved.%' then 'assumed'
     when cause = 'first_seen.new_tokens' and seen_basis = 'keys' and followed then 'derived'
-    when cause like 'first_seen.%' then 'assumed'
+    when cause like 'first_seen.%' or cause in ('prefix_changed.compaction', 'prefix_changed.truncation') then 'assumed'
+    when cause like 'prefix_changed.%' then 'derived'
     when seen_basis = 'conversation' and source = 'recomputed' then 'assumed'
     when cause like 'granularity.%' or cause = 'not_published.pending' then 'derived'
     when inherited and (cause like 'evicted.%' or cause like 'not_published.%') then 'derived'
@@ -204,6 +210,7 @@ select
   list_filter(
     [
       'scheduler.admit ' || admit_span_id,
+      case when cause like 'prefix_changed.%' then 'turn ' || previous_span_id end,
       case when cause like 'preempted.%' then 'prefill ' || preempted_span_id end,
       case when cause like 'restore_failed.%' then 'snapshot.restore ' || failed_restore_span_id end,
       case when cause like 'evicted.%' then 'snapshot.evict ' || event_span_id end,
@@ -230,10 +237,11 @@ select
       then 'what was held before ' || strftime(make_timestamp(coalesce(seen_since_ns, 0) // 1000), '%Y-%m-%d %H:%M:%S')
     when cause like 'first_seen.%' and seen_basis <> 'keys' then 'prefix keys of this prompt'
     when seen_basis = 'conversation' and source = 'recomputed' then 'prefix keys: what had been seen is estimated from the previous turn'
+    when cause like 'prefix_changed.%' then 'digests of the messages: which one is not the same, and how'
     when cause = 'restore_failed.unspecified' then 'the reason that the engine had'
     when cause like 'provided.%' and provider is null then 'the publish that provided it'
   end as missing_evidence,
-  provider as provided_by_turn,
+  case when cause like 'prefix_changed.%' then previous_turn_id else provider end as provided_by_turn,
   case
     when cause like 'preempted.%' then preempted_by
     when is_evicted is not null and source in ('recomputed', 'restored') then event_turn_id

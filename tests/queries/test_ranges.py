@@ -56,7 +56,10 @@ def test_what_is_not_there_is_refused_with_what_is() -> None:
     for over, said in (
         (Range(engine="rink"), "There is no engine 'rink' in memory. There are: ring."),
         (Range(run="x"), "There is no run 'x' in memory. There are: after, before."),
-        (Range(run="after", until_ns=START_NS), "No turn lies in that range. memory has turns from 2026-09-21 14:13:20 UTC to "),
+        (
+            Range(run="after", until_ns=START_NS),
+            "No turn lies in that range. memory has turns from 2026-09-21 14:13:20 UTC to ",
+        ),
     ):
         with pytest.raises(QueryError, match=re.escape(said)):
             ranges.check(store, over)

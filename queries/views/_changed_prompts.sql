@@ -1,0 +1,78 @@
+-- One row a turn whose prompt does not continue its conversation's previous turn: what had been seen of it ends before the last
+-- reuse point that the previous turn had, or before the end of the answer that it had published. Where the previous turn had not
+-- ended yet, was not whole, or may have been forgotten by the recorder, nothing is said.
+--
+-- Example: turn 1 had 900 prompt tokens with the last reuse point at 896; turn 2 has 1,000 and only 64 of them had been seen:
+--
+--   left_tokens  detail
+--   950          history_edited
+--
+-- columns
+--   trace_id VARCHAR -- trace of the turn
+--   turn_span_id VARCHAR -- span of the turn
+--   previous_turn_id VARCHAR -- the conversation's turn before
+--   previous_span_id VARCHAR -- its span
+--   left_tokens BIGINT -- prompt and answer of the previous turn: up to here the prompt could have been known [tokens]
+--   detail VARCHAR -- header, history_edited, output_rerendered, truncation or compaction
+create or replace view _changed_prompts as
+with asked as (
+  select
+    trace_id,
+    span_id,
+    resource_id,
+    conversation_id,
+    turn_id,
+    start_ns,
+    end_ns,
+    prompt_tokens,
+    coalesce(output_tokens, 0) as output_tokens,
+    coalesce(complete, false) as complete,
+    seen_tokens,
+    seen_basis,
+    seen_since_ns,
+    key_tokens
+  from spans
+  where name = 'turn' and turn_id is not null and conversation_id is not null
+),
+paired as (
+  select
+    *,
+    lag(struct_pack(turn_id, trace_id, span_id, start_ns, end_ns, prompt_tokens, output_tokens, complete, key_tokens)) over (
+      partition by resource_id, conversation_id order by start_ns, span_id
+    ) as before
+  from asked
+),
+-- Where an answer was published as a whole snapshot: its end.
+answers as (
+  select trace_id, turn_id, max(key_tokens) as end_tokens
+  from spans
+  where name = 'snapshot.publish' and outcome = 'committed' and key_tokens is not null and turn_id is not null
+  group by all
+)
+select
+  p.trace_id,
+  p.span_id as turn_span_id,
+  p.before.turn_id as previous_turn_id,
+  p.before.span_id as previous_span_id,
+  p.before.prompt_tokens + p.before.output_tokens as left_tokens,
+  case
+    when p.seen_tokens >= p.before.key_tokens then 'output_rerendered'
+    when p.seen_tokens < greatest(coalesce(r.unit_tokens, 1), 1) then 'header'
+    when 2 * p.prompt_tokens < p.before.prompt_tokens then 'compaction'
+    when p.prompt_tokens < p.before.prompt_tokens then 'truncation'
+    else 'history_edited'
+  end as detail
+from paired as p
+left join resources as r using (resource_id)
+left join answers as a on a.trace_id = p.before.trace_id and a.turn_id = p.before.turn_id
+where p.complete
+  and p.before.complete
+  and p.seen_basis = 'keys'
+  and p.before.end_ns <= p.start_ns
+  and p.seen_since_ns <= p.before.start_ns
+  -- Where all its own reuse points had been seen, it may as well be the beginning of what went before.
+  and p.seen_tokens < p.key_tokens
+  and (
+    p.seen_tokens < p.before.key_tokens
+    or (a.end_tokens > p.before.prompt_tokens and a.end_tokens <= p.prompt_tokens and p.seen_tokens < a.end_tokens)
+  );
