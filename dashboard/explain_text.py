@@ -139,6 +139,14 @@ def _cost(explained: Row) -> str:
     if cost["lost_seconds"] is None:
         of = "this conversation has" if explained["turn"]["conversation_id"] else "there is no conversation, and so"
         return f"What it cost\n  Not known: {of} no hit turns to compare with."
+    if cost["lost_basis"] == "rate":
+        error = f" (± {100 * cost['lost_error_ratio']:.0f} %)" if cost["lost_error_ratio"] is not None else ""
+        computed = f"computing {explained['turn']['recomputed_tokens']:,} tokens at this engine's prefill rate{error}, and "
+        return (
+            f"What it cost\n  About {wording.seconds(cost['lost_seconds'])}: "
+            f"{computed if explained['turn']['recomputed_tokens'] else ''}the time of its restores. "
+            "There are no hit turns of its conversation to compare with."
+        )
     if cost["lost_seconds"] == 0:
         return "What it cost\n  Nothing: hits of this conversation take no less time to the first token."
     hits = f"median of {cost['hit_turns']}" if cost["hit_turns"] > 1 else "one turn"

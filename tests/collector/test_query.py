@@ -14,6 +14,7 @@ import pytest
 
 from turnlens.collectors.server import Collector
 from turnlens.collectors.settings import Settings
+from turnlens.queries import schema
 
 
 @pytest.fixture(scope="module")
@@ -308,7 +309,7 @@ def test_a_snapshot_is_a_database_of_its_own(start: Callable[..., Any], otlp: An
                 ).fetchall()
             assert row[0] == row[1]
             assert (row[0] - 1) % 10 == 0  # a request's spans are in one transaction
-            assert row[2:] == ("bar", 1)
+            assert row[2:] == ("bar", schema.VERSION)
             sizes.append(row[0])
     finally:
         done.set()

@@ -11,6 +11,7 @@ import duckdb
 import pytest
 
 from turnlens.collectors.store import Store
+from turnlens.queries import schema
 from turnlens.queries.errors import StoreError, StoreLockedError, StoreMissingError, StoreVersionError
 
 OPEN_READ_ONLY = """
@@ -35,7 +36,7 @@ def test_a_new_store_is_made_and_opened_again(tmp_path: Path) -> None:
         store = Store(path)
         with store.reading() as cursor:
             assert cursor.execute("select count(*) from turns").fetchall() == [(0,)]
-            assert cursor.execute("select max(version) from schema_history").fetchall() == [(1,)]
+            assert cursor.execute("select max(version) from schema_history").fetchall() == [(schema.VERSION,)]
         store.close()
     assert list(tmp_path.iterdir()) == [path]  # no log is left behind
 
@@ -47,7 +48,7 @@ def test_a_newer_store_is_refused_by_name(tmp_path: Path) -> None:
         connection.execute("insert into schema_history values (99, 0, '9.9', 'from the future')")
     before = path.read_bytes()
     with pytest.raises(
-        StoreVersionError, match=r"The store has schema version 99; this Turnlens \(0\.1\.0\) knows versions up to 1"
+        StoreVersionError, match=r"The store has schema version 99; this Turnlens \(0\.1\.0\) knows versions up to 2"
     ):
         Store(path)
     assert path.read_bytes() == before

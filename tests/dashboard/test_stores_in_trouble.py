@@ -56,7 +56,7 @@ def test_a_missing_store_is_named_and_found_when_it_appears(open_app: Callable, 
     file = tmp_path / "later.duckdb"
     app = open_app(file).at(page, turn="a-2")
     assert errors(app) == ["The store cannot be read now."]
-    assert any(f"There is no store at {file}. Run `turnlens demo`" in text for text in app.texts())
+    assert any(f"There is no store at {file}. Run `turnlens demo --store {file}`" in text for text in app.texts())
     scenes.file_store(file, scenes.agents())
     app.page.button("try-again").click()
     app.again()

@@ -1,0 +1,93 @@
+"""A report over a range of turns, as text for a terminal."""
+
+from typing import Any
+
+from turnlens.dashboard import wording
+from turnlens.dashboard.wording import Row
+from turnlens.queries.reporting import Advice
+
+_SHOWN = 8
+_SOURCES = ("hit", "restored", "recomputed", "new", "computed")
+
+
+def render(report: Row) -> str:
+    """Totals, where the time goes, what to do."""
+    return "\n\n".join([_head(report["totals"]), _causes(report["causes"]), _advice(report["advice"])]) + "\n"
+
+
+def as_json(report: Row) -> Row:
+    """The same as data."""
+    advice: list[Advice] = report["advice"]
+    return report | {
+        "advice": [{"what": one.what, "evidence": one.evidence, "gain_seconds": one.gain_seconds} for one in advice]
+    }
+
+
+def _head(totals: Row) -> str:
+    whole, prompt = totals["turns"], totals["prompt_tokens"]
+    shares = [
+        f"{source} {wording.share(totals[f'{source}_tokens'], prompt)}"
+        for source in _SOURCES
+        if totals[f"{source}_tokens"] is not None and (source != "computed" or totals["computed_tokens"])
+    ]
+    reuse = totals["reuse_ratio"]
+    lines = [
+        f"{whole:,} turns of {totals['conversations']:,} conversations · {wording.tokens(prompt)} prompt tokens · "
+        f"{totals['incomplete_turns']:,} incomplete ({wording.share(totals['incomplete_turns'], whole)})    "
+        f"{wording.clock(totals['first_ns'], day=True)} to {wording.clock(totals['last_ns'], day=True)} UTC",
+        f"  {'   '.join(shares)}",
+        f"  reuse of what had been seen before: {'unknown' if reuse is None else f'{100 * reuse:.1f} %'} (hit or restored) · "
+        f"median time to first token {wording.seconds(totals['median_ttft_seconds'])}",
+    ]
+    return "\n".join(lines)
+
+
+def _causes(causes: list[Row]) -> str:
+    if not causes:
+        return "Where the time goes\n  Nothing was recomputed or restored."
+    lines = ["Where the time goes (seconds to first token lost against a hit)"]
+    for number, row in enumerate(causes[:_SHOWN], 1):
+        lost = "not known" if row["lost_seconds"] is None else wording.seconds(row["lost_seconds"])
+        tokens = f"{row['tokens']:>11,} tokens" if row["tokens"] else " " * 18
+        lines.append(f"  {number}  {row['cause']:<32}{lost:>10}  {row['turns']:>6,} turns  {tokens}   {_who(row)}".rstrip())
+    if len(causes) > _SHOWN:
+        lines.append(f"  and {len(causes) - _SHOWN} more causes; --format csv has all")
+    return "\n".join(lines)
+
+
+def _who(row: Row) -> str:
+    said: list[str] = []
+    if row["mostly_by"] is not None:
+        said.append(f"mostly by {row['mostly_by']} ({100 * row['mostly_by_ratio']:.0f} %)")
+    if row["free_ratio"] is not None and row["cause"] == "evicted.slots":
+        said.append(f"{100 * row['free_ratio']:.0f} % of memory free meanwhile")
+    if row["unknown_turns"]:
+        said.append(f"of {row['unknown_turns']:,} turns not known")
+    return "; ".join(said)
+
+
+def _advice(advice: list[Advice]) -> str:
+    if not advice:
+        return "What to do\n  Nothing that these turns ask for."
+    lines = ["What to do"]
+    for number, one in enumerate(advice, 1):
+        gain = f": about {wording.seconds(one.gain_seconds)} saved" if one.gain_seconds else ""
+        lines.append(f"  {number}  {one.what}{gain}\n     {one.evidence}")
+    return "\n".join(lines)
+
+
+def rows(report: Row) -> tuple[list[Row], list[str]]:
+    """The causes as rows, and their columns."""
+    causes: list[dict[str, Any]] = report["causes"]
+    names = [
+        "cause",
+        "turns",
+        "conversations",
+        "tokens",
+        "lost_seconds",
+        "unknown_turns",
+        "mostly_by",
+        "mostly_by_ratio",
+        "free_ratio",
+    ]
+    return causes, names

@@ -1,0 +1,84 @@
+-- What each cause cost over a range, the most seconds first: tokens that were recomputed or restored because of it, and seconds to
+-- first token lost. A turn's seconds are shared out among its causes by their tokens, so that they add up. Where it was a hit all the
+-- same, and of a changed prompt, tokens count at the engine's rates; of a queue, the time in it. Incomplete turns are left out.
+--
+-- Example: from lost_by_cause('ring0', null, null, null)
+--
+-- columns
+--   cause VARCHAR -- class.detail
+--   turns BIGINT -- turns that have it
+--   conversations BIGINT -- conversations of these
+--   tokens BIGINT -- prompt tokens that it concerns [tokens]
+--   lost_seconds DOUBLE -- seconds to first token; null where no turn could be compared [s]
+--   unknown_turns BIGINT -- turns of which the seconds are not known
+--   mostly_by VARCHAR -- conversation that needed the room most often, of evictions
+--   mostly_by_ratio DOUBLE -- its share of these tokens
+--   free_ratio DOUBLE -- of evictions: KV tokens that were free meanwhile, of the pool, weighted by tokens
+create or replace macro lost_by_cause(the_engine, the_run, since, until) as table
+with t as (
+  select turns.*, r.prefill_seconds_per_token, r.restore_seconds_per_token
+  from _turns_in(the_engine, the_run, since, until) as turns
+  left join engine_rates as r using (resource_id)
+  where turns.complete
+),
+spans_lost as (
+  select
+    c.cause,
+    c.trace_id,
+    c.turn_span_id as span_id,
+    c.resource_id,
+    c.evict_span_id,
+    c.end_token - c.start_token as tokens,
+    c.source
+  from causes as c
+  join t on t.trace_id = c.trace_id and t.span_id = c.turn_span_id
+  where c.source in ('recomputed', 'restored') or c.cause like 'prefix_changed.%'
+),
+weighed as (
+  select
+    l.*,
+    t.conversation_id,
+    case
+      when l.source <> 'new' and k.lost_seconds is not null
+        then k.lost_seconds * l.tokens / sum(case when l.source <> 'new' then l.tokens end) over (partition by l.trace_id, l.span_id)
+      when l.source = 'restored' then l.tokens * t.restore_seconds_per_token
+      else l.tokens * t.prefill_seconds_per_token
+    end as seconds,
+    by_turn.conversation_id as by_conversation,
+    e.free_tokens / nullif(e.total_tokens, 0)::double as free_ratio
+  from spans_lost as l
+  join t using (trace_id, span_id)
+  left join turn_costs as k using (trace_id, span_id)
+  left join evictions as e on e.span_id = l.evict_span_id and e.resource_id = l.resource_id
+  left join _turn_spans as by_turn on by_turn.resource_id = e.resource_id and by_turn.turn_id = e.for_turn
+),
+every as (
+  select cause, trace_id, span_id, conversation_id, tokens, seconds, by_conversation, free_ratio from weighed
+  union all
+  select main_cause, trace_id, span_id, conversation_id, 0, queue_seconds, null, null from t where main_cause = 'not_cache.queue'
+),
+by_whom as (
+  select cause, by_conversation, sum(tokens) as tokens
+  from every
+  where by_conversation is not null
+  group by cause, by_conversation
+),
+mostly as (
+  select cause, arg_max(by_conversation, tokens) as mostly_by, max(tokens) / sum(tokens)::double as mostly_by_ratio
+  from by_whom
+  group by cause
+)
+select
+  e.cause,
+  count(distinct e.trace_id || e.span_id) as turns,
+  count(distinct e.conversation_id) as conversations,
+  sum(e.tokens)::bigint as tokens,
+  sum(e.seconds) as lost_seconds,
+  count(distinct e.trace_id || e.span_id) filter (e.seconds is null) as unknown_turns,
+  any_value(m.mostly_by) as mostly_by,
+  any_value(m.mostly_by_ratio) as mostly_by_ratio,
+  sum(e.free_ratio * e.tokens) / nullif(sum(e.tokens) filter (e.free_ratio is not null), 0) as free_ratio
+from every as e
+left join mostly as m using (cause)
+group by e.cause
+order by lost_seconds desc nulls last, tokens desc, e.cause;

@@ -1,0 +1,128 @@
+"""What a range of turns lost to which cause, and what would help: totals, causes by seconds, at most five recommendations.
+
+Every figure comes from the store's macros, or from a replay of its reference stream."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from turnlens.queries.errors import QueryError
+from turnlens.queries.ranges import Range, check
+from turnlens.queries.store import Store
+from turnlens.queries.whatif import Study, stream
+from turnlens.queries.whatif.policies import POLICIES
+from turnlens.queries.whatif.remedies import AT_ONCE
+
+Row = dict[str, Any]
+_MOST = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What to do, why (``evidence``), and what it is expected to save [s of prefill or waiting]; None: not known."""
+
+    what: str
+    evidence: str
+    gain_seconds: float | None
+
+
+def report(store: Store, over: Range) -> Row:
+    """``totals`` (the row of macro report_totals), ``causes`` (the rows of lost_by_cause) and ``advice``. Raises QueryError for
+    a range without turns and for names that are not there."""
+    check(store, over)
+    totals = store.query("from report_totals(?, ?, ?, ?)", over.parameters).to_pylist()[0]
+    causes = store.query("from lost_by_cause(?, ?, ?, ?)", over.parameters).to_pylist()
+    found = [*_capacity(store, over, causes), *_simple(causes), *_leases(store, over, causes)]
+    found.sort(key=lambda advice: -(advice.gain_seconds or 0.0))
+    return {"totals": totals, "causes": causes, "advice": found[:_MOST]}
+
+
+def _capacity(store: Store, over: Range, causes: list[Row]) -> list[Advice]:
+    """More slots or blocks, and another policy, from a replay of the engine start that served most of the range."""
+    if not any(row["cause"] in ("evicted.slots", "evicted.memory") for row in causes):
+        return []
+    engine = next(
+        (
+            row
+            for row in stream.engines(store)
+            if over.engine in (None, row["engine"]) and (over.run is None or over.run in row["runs"])
+        ),
+        None,
+    )
+    if engine is None:
+        return []
+    size = store.query("from reference_size(?, ?)", [engine["resource_id"], stream.EVER_NS]).to_pylist()[0]["events"]
+    if size > AT_ONCE:
+        words = f"{size:,} turns and publishes of {stream.name_of(engine)}: too many to be replayed here"
+        return [Advice("Ask `turnlens whatif` how many slots or blocks would do", words, None)]
+    try:
+        study = Study(stream.load(store, engine))
+    except QueryError:
+        return []
+    recorded, policy = study.stream.recorded_capacity, POLICIES.get(study.stream.policy or "")
+    if recorded is None or policy is None:
+        return []
+    ran = study.outcome(policy, recorded)
+    basis = f"replayed on {study.stream.publishes:,} publishes of {study.stream.engine}"
+    found: list[Advice] = []
+    needed = study.knee(policy).nearly
+    if needed is not None and needed > recorded:
+        more = study.outcome(policy, needed)
+        found.append(
+            Advice(
+                f"{ran.unit.capitalize()} {recorded:,} → {needed:,}",
+                f"reuse on the device {_percent(ran.reuse_ratio)} → {_percent(more.reuse_ratio)}, {basis}",
+                _saved(ran.lost_seconds, more.lost_seconds),
+            )
+        )
+    others = [(other, study.outcome(other, recorded)) for other in POLICIES.values() if other.name != policy.name]
+    found += [
+        Advice(
+            f"{other.name} at {recorded:,} {ran.unit}",
+            f"reuse on the device {_percent(ran.reuse_ratio)} → {_percent(then.reuse_ratio)}, {basis}",
+            _saved(ran.lost_seconds, then.lost_seconds),
+        )
+        for other, then in others
+        if then.hit_tokens > ran.hit_tokens
+    ]
+    return found
+
+
+_HELP = {
+    "restore_preferred.longer_span": "Prefer the local prefix where it is nearly as long as the stored span",
+    "granularity.partial_unit": "A smaller reuse unit",
+    "granularity.below_unit": "A smaller reuse unit",
+    "not_published.pending": "Publish earlier: captures are longer than the pauses between turns",
+    "not_published.output_not_cached": "Keep the KV of answers",
+    "not_cache.queue": "More capacity to run: turns that the cache served well waited in the queue",
+}
+
+
+def _simple(causes: list[Row]) -> list[Advice]:
+    """What a cause asks for by itself."""
+    found: list[Advice] = []
+    for row in causes:
+        what = _HELP.get(row["cause"])
+        if row["cause"].startswith("prefix_changed."):
+            what = "Make prompts continue: look at what the client changes between turns"
+        if what is not None:
+            words = f"{row['cause']}: {row['turns']:,} turns of {row['conversations']:,} conversations"
+            found.append(Advice(what, words, row["lost_seconds"]))
+    return found
+
+
+def _leases(store: Store, over: Range, causes: list[Row]) -> list[Advice]:
+    """A longer lease."""
+    lost = next((row for row in causes if row["cause"] == "evicted.lease_expired"), None)
+    if lost is None:
+        return []
+    gaps = store.query("from lease_gaps(?, ?, ?, ?)", over.parameters).to_pylist()[0]
+    words = f"{gaps['turns']:,} turns came {gaps['median_seconds']:,.0f} s (median) after their lease had ended"
+    return [Advice(f"Leases {gaps['most_seconds']:,.0f} s longer", words, lost["lost_seconds"])]
+
+
+def _saved(before: float | None, after: float | None) -> float | None:
+    return None if before is None or after is None else before - after
+
+
+def _percent(ratio: float | None) -> str:
+    return "unknown" if ratio is None else f"{100 * ratio:.1f} %"
