@@ -16,7 +16,7 @@ from turnlens.queries import connect, library
 from turnlens.queries.explain import explain as explain_turn
 from turnlens.queries.store import ServerStore
 
-VERDICTS = ("hit", "restored", "recomputed", "cold", "incomplete")
+VERDICTS = ("hit", "restored", "recomputed", "cold", "incomplete", "contradictory")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

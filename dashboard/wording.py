@@ -260,6 +260,11 @@ def verdict(turn: Row) -> str:
     said = _VERDICTS.get(turn["verdict"], f"Verdict: {turn['verdict']}.")
     if turn["verdict"] == "cold" and turn["seen_tokens"] is None:
         said = "Verdict: cold. Nothing was reused; what had been seen before is not known, for want of prefix keys."
+    if turn["verdict"] == "contradictory":
+        said = (
+            f"Verdict: contradictory ({turn['main_cause']}). The events and the times cannot both be right: "
+            f"{turn['contradiction']}."
+        )
     if turn["main_cause"] == "not_cache.queue":
         waited = f"{seconds(turn['queue_seconds'])} of {seconds(turn['ttft_seconds'])}"
         said += f" The cache was fine; the turn waited in the queue for {waited}."

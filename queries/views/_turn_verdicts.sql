@@ -55,7 +55,9 @@
 --   segments_used_ns BIGINT[] -- when the prefix was last used [ns]
 --   engine VARCHAR -- which server
 --   replica VARCHAR -- which copy of it
---   verdict VARCHAR -- hit, restored, recomputed, cold or incomplete
+--   verdict VARCHAR -- hit, restored, recomputed, cold, incomplete or contradictory
+--   fault VARCHAR -- of a contradictory turn: engine_fault.*
+--   contradiction VARCHAR -- of a contradictory turn: both sides
 create or replace view _turn_verdicts as
 select
   t.*,
@@ -63,11 +65,15 @@ select
   r.replica,
   case
     when not t.complete then 'incomplete'
+    when c.cause is not null then 'contradictory'
     when t.seen_tokens is null and t.hit_tokens = 0 and t.restored_tokens = 0 then 'cold'
     when t.seen_tokens = 0 or t.seen_tokens < coalesce(r.unit_tokens, 1) then 'cold'
     when coalesce(t.recomputed_tokens, 0) >= greatest(t.restored_tokens, t.hit_tokens) then 'recomputed'
     when t.restored_tokens >= t.hit_tokens then 'restored'
     else 'hit'
-  end as verdict
+  end as verdict,
+  c.cause as fault,
+  c.said as contradiction
 from _turn_spans as t
-left join resources as r using (resource_id);
+left join resources as r using (resource_id)
+left join _contradictions as c using (trace_id, span_id);

@@ -40,7 +40,7 @@ compared as (
   from _turn_verdicts as t
   left join hits as h using (resource_id, conversation_id)
   left join engine_rates as e using (resource_id)
-  where t.verdict not in ('hit', 'incomplete')
+  where t.verdict not in ('hit', 'incomplete', 'contradictory')
 )
 select
   turn_id,

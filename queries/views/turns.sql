@@ -38,8 +38,9 @@
 --   compute_seconds DOUBLE -- the rest of the time to the first token [s]
 --   ttft_seconds DOUBLE -- arrival to first token [s]
 --   total_seconds DOUBLE -- arrival to finish [s]
---   verdict VARCHAR -- hit, restored, recomputed, cold or incomplete: the largest within S, ties to the worse
+--   verdict VARCHAR -- hit, restored, recomputed or cold: the largest within S, ties to the worse; incomplete, contradictory
 --   main_cause VARCHAR -- the cause of most tokens of the verdict's source; not_cache.* where a hit was slow for another reason
+--   contradiction VARCHAR -- of a contradictory turn: what the times say against the events
 --   status VARCHAR -- how the turn ended; null while its span has not arrived
 --   complete BOOLEAN -- every prompt position was observed without contradiction
 --   incomplete_reasons VARCHAR[] -- why not complete; empty for a complete turn
@@ -110,9 +111,11 @@ select
   case
     -- The cache did its work and the turn still waited: more than half of the time to the first token, and at least a second.
     when j.verdict = 'hit' and j.queue_ns > j.ttft_ns / 2 and j.queue_ns >= 1_000_000_000 then 'not_cache.queue'
+    when j.verdict = 'contradictory' then j.fault
     when j.verdict = 'incomplete' then coalesce(m.cause, 'unobserved.events_missing')
     else m.cause
   end as main_cause,
+  j.contradiction,
   j.status,
   j.complete,
   j.incomplete_reasons,
