@@ -48,6 +48,7 @@ def _metrics(engine: str, replica: str) -> object:
         "docs/whatif.md",
         "docs/scenarios.md",
         "docs/replay.md",
+        "docs/questions.md",
     ],
 )
 def test_its_commands_exist(page: str) -> None:
