@@ -10,7 +10,7 @@ import click
 
 from turnlens.collectors.server import Collector, serve
 from turnlens.collectors.settings import Settings, flag_of, loopback, variable_of
-from turnlens.dashboard import explain_text, output, reporting, simulating
+from turnlens.dashboard import checking, comparisons, explain_text, histories, occupancies, output, reporting, simulating
 from turnlens.dashboard.verbs import FORMAT, STORE, F, Failure, Misuse, failing, print_query
 from turnlens.queries import connect, library
 from turnlens.queries.explain import explain as explain_turn
@@ -185,5 +185,19 @@ def dashboard(host: str, port: int, browser: bool, without_login: bool, store: s
     os.execv(sys.executable, command)  # noqa: S606 - our own interpreter; in this process's place, so that signals reach it
 
 
-for _verb in (reporting.report, simulating.whatif, simulating.demo, simulating.replay):
+_VERBS = (
+    reporting.report,
+    histories.conversation,
+    histories.retention,
+    histories.snapshot_cost,
+    occupancies.slots,
+    occupancies.blame,
+    comparisons.compare,
+    checking.health,
+    checking.agreement,
+    simulating.whatif,
+    simulating.demo,
+    simulating.replay,
+)
+for _verb in _VERBS:
     turnlens.add_command(_verb)

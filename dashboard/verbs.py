@@ -1,7 +1,7 @@
 """What all verbs of the command line share: options, how errors become messages and exit codes, how a query is printed.
 
 Exit codes: 0 done; 1 the collector could not start or the store could not be used; 2 a wrong argument, an unknown turn or
-bad SQL.
+bad SQL; 3 what was asked to fail did (``compare --fail-if``, ``health --fail-if-bad``).
 """
 
 import functools

@@ -44,9 +44,9 @@ def read(
     begin = _ns(since) if since is not None else now - _length_ns(last) if last is not None else None
     end = _ns(until) if until is not None else None
     if begin is not None and end is not None and begin >= end:
-        raise QueryError(f"The range ends at {_said(end)}, before it begins at {_said(begin)}.")
+        raise QueryError(f"The range ends at {said(end)}, before it begins at {said(begin)}.")
     if begin is not None and begin > now:
-        raise QueryError(f"The range begins in the future, at {_said(begin)}.")
+        raise QueryError(f"The range begins in the future, at {said(begin)}.")
     return Range(engine, run, begin, end)
 
 
@@ -63,7 +63,7 @@ def check(store: Store, over: Range) -> int:
         raise QueryError(f"{store.where} holds no turns yet.")
     if not facts["turns"]:
         raise QueryError(
-            f"No turn lies in that range. {store.where} has turns from {_said(facts['first_ns'])} to {_said(facts['last_ns'])}."
+            f"No turn lies in that range. {store.where} has turns from {said(facts['first_ns'])} to {said(facts['last_ns'])}."
         )
     return int(facts["turns"])
 
@@ -86,5 +86,6 @@ def _length_ns(text: str) -> int:
     return round(timedelta(**{_UNITS[found[2]]: float(found[1])}).total_seconds() * 1e9)
 
 
-def _said(ns: int) -> str:
+def said(ns: int) -> str:
+    """A time in an answer, to the second."""
     return f"{datetime.fromtimestamp(ns / 1e9, UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -49,6 +49,10 @@ def _metrics(engine: str, replica: str) -> object:
         "docs/scenarios.md",
         "docs/replay.md",
         "docs/questions.md",
+        "docs/questions-slots.md",
+        "docs/questions-compare.md",
+        "docs/questions-health.md",
+        "docs/questions-histories.md",
     ],
 )
 def test_its_commands_exist(page: str) -> None:

@@ -1,0 +1,142 @@
+"""The verbs that check the tool itself: ``health``, and ``agreement`` of the engine's own counters with the events.
+
+Nothing is computed here but words: every figure is a column of the macros.
+"""
+
+import time
+
+import click
+
+from turnlens.dashboard import output, wording
+from turnlens.dashboard.verbs import FORMAT, STORE, failing, over_range
+from turnlens.dashboard.wording import Row
+from turnlens.queries import connect, ranges
+from turnlens.queries.ranges import Range
+from turnlens.queries.store import ServerStore, Store
+
+EXIT_BAD = 3
+_LEVELS = (("bad", "bad", "bad"), ("warn", "warning", "warnings"), ("ok", "ok", "ok"))
+_NO_COUNTERS = (
+    "Neither samples of the engine's counters (vllm:*, as OTLP metrics) nor usage fields of its turns lie in that range: "
+    "there is nothing to compare the events with."
+)
+
+
+@click.command()
+@click.option("--fail-if-bad", is_flag=True, help=f"Exit with {EXIT_BAD} where a finding is bad: for CI.")
+@STORE
+@FORMAT
+@failing
+@over_range
+def health(over: Range, fail_if_bad: bool, store: str | None, form: str) -> None:
+    """Say whether the tool itself is well: lag, dropped records, incomplete turns, clock skew, engines that went quiet."""
+    opened = connect(store)
+    try:
+        rows, columns = findings(opened, over)
+    finally:
+        opened.close()
+    if form == "table":
+        click.echo(render_health(rows), nl=False)
+    else:
+        output.emit(rows, columns, form)
+    if fail_if_bad and any(row["level"] == "bad" for row in rows):
+        click.get_current_context().exit(EXIT_BAD)
+
+
+@click.command()
+@click.option(
+    "--interval",
+    "seconds",
+    type=click.FloatRange(min=1),
+    default=3600,
+    show_default=True,
+    metavar="SECONDS",
+    help="Length of an interval.",
+)
+@click.option("--differing", is_flag=True, help="Only where they differ.")
+@STORE
+@FORMAT
+@failing
+@over_range
+def agreement(over: Range, seconds: float, differing: bool, store: str | None, form: str) -> None:
+    """Compare the engine's own counters and usage fields with the events, interval by interval, and name what differs."""
+    opened = connect(store)
+    try:
+        ranges.check(opened, over)
+        table = opened.query("from agreement(?, ?, ?, ?, ?)", [*over.parameters, seconds])
+    finally:
+        opened.close()
+    every: list[Row] = table.to_pylist()
+    rows = [row for row in every if row["difference"]] if differing else every
+    if form == "table":
+        click.echo(render_agreement(every, rows), nl=False)
+    else:
+        output.emit(rows, table.column_names, form)
+
+
+def findings(store: Store, over: Range) -> tuple[list[Row], list[str]]:
+    """The findings of a range, the worst first, and their columns. Whether an engine went quiet is judged from the present
+    where a collector runs, else from the last that anybody was heard of. Raises QueryError for an unknown engine or run, but
+    not for a range without turns: that is an answer here."""
+    if over.engine is not None or over.run is not None:
+        ranges.check(store, Range(over.engine, over.run))
+    live = isinstance(store, ServerStore) and over.until_ns is None
+    table = store.query("from health(?, ?, ?, ?, ?)", [*over.parameters, time.time_ns() if live else None])
+    return table.to_pylist(), table.column_names
+
+
+def render_health(rows: list[Row]) -> str:
+    """For a person: how many findings of each level, then each, with what it means and what to do where it is not well."""
+    if not rows:
+        return "Nothing has arrived in that range.\n"
+    counts = {level: sum(row["level"] == level for row in rows) for level, _, _ in _LEVELS}
+    lines = [" · ".join(f"{counts[level]} {one if counts[level] == 1 else many}" for level, one, many in _LEVELS), ""]
+    width = max(len(row["topic"]) for row in rows)
+    for row in rows:
+        who = _who(row)
+        if row["level"] == "ok":
+            lines.append(f"ok    {row['topic']:<{width}}  {who}: {row['figure']}")
+            continue
+        started = f", started {row['started_at']:%Y-%m-%d %H:%M:%S}" if row["started_at"] is not None else ""
+        lines += [
+            f"{row['level']:<4}  {row['topic']:<{width}}  {who}{started}",
+            f"      {row['figure']}",
+            f"      {row['meaning']}",
+            *([f"      Next: {row['next_step']}"] if row["next_step"] else []),
+            "",
+        ]
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def render_agreement(every: list[Row], rows: list[Row]) -> str:
+    """For a person: one sentence on all of it, then the intervals."""
+    if not every:
+        return f"{_NO_COUNTERS}\n"
+    differ = [row for row in every if row["difference"]]
+    unexplained = [row for row in differ if row["explained_by"] == "unexplained"]
+    compared = f"{wording.tokens(len(every))} sums of counters compared"
+    if not differ:
+        said = f"{compared}: all agree with the events."
+    else:
+        left = f"{wording.tokens(len(unexplained))} of them unexplained" if unexplained else "every difference is explained"
+        said = f"{compared}: {wording.tokens(len(differ))} differ from the events, {left}."
+    shown = [
+        {
+            "until": row["interval_end"],
+            "engine": _who(row),
+            "counter": row["counter"],
+            "counted": row["counted"],
+            "events": row["events"],
+            "difference": row["difference"],
+            "explained_by": row["explained_by"],
+            "differs_since": row["differs_since"],
+            "turns": ", ".join(row["known_turns"] or []),
+        }
+        for row in rows
+    ]
+    table = output.text_of(shown, list(shown[0]), "table") if shown else ""
+    return f"{said}\n" + (f"\n{table}" if table else "")
+
+
+def _who(row: Row) -> str:
+    return "/".join(part for part in (row["engine"], row["replica"]) if part) or "an unnamed sender"

@@ -1,0 +1,53 @@
+-- The engine starts of a range, and from when to when each is looked at: from ``since`` until ``until``, within what its spans
+-- cover. Where a run is asked for, from the arrival of its first turn to the end of its last: slots and memory are shared, so
+-- whatever happened to them meanwhile belongs to the answer, whichever run's turn it was done for.
+--
+-- Example: from _windows_in('ring0', 'read-write', null, null)
+--
+-- columns
+--   resource_id VARCHAR -- the engine start
+--   engine VARCHAR -- which server
+--   replica VARCHAR -- which copy of it
+--   runs VARCHAR -- labels of the experiments that it served in the range, with commas
+--   total_slots BIGINT -- snapshot slots it had; null for an engine of blocks
+--   pool_tokens BIGINT -- KV tokens that fit on its device
+--   from_ns BIGINT -- the first moment of the window [ns]
+--   until_ns BIGINT -- the first moment past it [ns]
+create or replace macro _windows_in(the_engine, the_run, since, until) as table
+with served as (
+  select
+    resource_id,
+    string_agg(distinct run, ', ' order by run) as runs,
+    min(start_ns) as first_ns,
+    max(coalesce(end_ns, start_ns)) as last_ns
+  from _turn_spans
+  where (the_run is null or run = the_run)
+    and (since is null or start_ns >= since)
+    and (until is null or start_ns < until)
+  group by resource_id
+),
+covered as (
+  select
+    resource_id,
+    min(start_ns) as first_ns,
+    max(coalesce(end_ns, start_ns)) as last_ns,
+    max(total_slots) as total_slots,
+    max(total_tokens) as pool_tokens
+  from spans
+  where resource_id in (select resource_id from served)
+  group by resource_id
+)
+select
+  s.resource_id,
+  r.engine,
+  r.replica,
+  s.runs,
+  coalesce(r.engine_slots, c.total_slots) as total_slots,
+  coalesce(r.pool_tokens, c.pool_tokens) as pool_tokens,
+  -- greatest() and least() pass over nulls.
+  greatest(case when the_run is null then c.first_ns else s.first_ns end, since) as from_ns,
+  least(case when the_run is null then c.last_ns else s.last_ns end + 1, until) as until_ns
+from served as s
+join covered as c using (resource_id)
+left join resources as r using (resource_id)
+where the_engine is null or r.engine = the_engine;

@@ -1,0 +1,103 @@
+-- Slots and KV tokens of every engine start of a range over time, by what was said to be free and by what the events leave there,
+-- one row an interval; and which of the two was short. Null for ``interval_seconds`` makes 20 intervals of each engine start.
+--
+-- ``bound`` is the first that applies. A sample is a gauge's, an admission's or an eviction's; one is slot-full where no slot was
+-- free while more than half of the pool was.
+--   slot-bound    at least half of the interval's samples that say both are slot-full
+--   memory-bound  something was evicted for memory, or less than 5 % of the pool was free in a sample
+--   neither       samples say so; unknown: there is none, or none that can tell
+-- What was said to be free counts where the two disagree. Taken tokens include those that running requests hold, which no event
+-- shows: a positive difference of tokens is theirs first, a negative one an eviction that was not recorded.
+--
+-- Example: 4 slots, all taken, 90 of 1,000 tokens used, one eviction: from occupancy_in('ring0', null, null, null, 60)
+--
+--   total_slots  taken_slots  event_slots  pool_tokens  taken_tokens  event_tokens  evictions  bound
+--   4            4            4            1000         90            80            1          slot-bound
+--
+-- columns
+--   engine VARCHAR -- which server
+--   replica VARCHAR -- which copy of it
+--   runs VARCHAR -- labels of the experiments that it served in the range
+--   begins_at TIMESTAMP_NS -- beginning of the interval, UTC
+--   seconds DOUBLE -- its length [s]
+--   total_slots BIGINT -- snapshot slots; null for an engine of blocks
+--   taken_slots BIGINT -- total less free at the last sample of the interval, a gauge's where there is one
+--   event_slots BIGINT -- by the events, at the end of the interval
+--   difference_slots BIGINT -- taken less what the events left at the same moment
+--   pool_tokens BIGINT -- KV tokens that fit
+--   taken_tokens BIGINT -- pool less free at the last sample of the interval [tokens]
+--   event_tokens BIGINT -- by the events, at the end of the interval [tokens]
+--   difference_tokens BIGINT -- taken less what the events left at the same moment [tokens]
+--   basis VARCHAR -- gauge or span: who said what was taken; null where nobody
+--   samples BIGINT -- samples that say both, slots and tokens
+--   slot_full_samples BIGINT -- those with no slot free and more than half of the pool
+--   least_free_tokens BIGINT -- of all samples [tokens]
+--   evictions BIGINT -- evictions from the device
+--   memory_evictions BIGINT -- those for memory
+--   slot_evictions BIGINT -- those for slots
+--   bound VARCHAR -- slot-bound, memory-bound, neither or unknown
+--   resource_id VARCHAR -- the engine start
+--   begin_ns BIGINT -- beginning of the interval [ns]
+create or replace macro occupancy_in(the_engine, the_run, since, until, interval_seconds) as table
+with intervals as (
+  from _intervals_in(the_engine, the_run, since, until, interval_seconds)
+),
+numbered as (
+  select p.*, w.total_slots, w.pool_tokens, greatest(floor((p.at_ns - w.from_ns) / w.step_ns), -1)::bigint as number
+  from _occupancy_points_in(the_engine, the_run, since, until) as p
+  join intervals as w on w.resource_id = p.resource_id and w.number = -1
+),
+sums as (
+  select
+    resource_id,
+    number,
+    max_by(basis, (basis = 'gauge', place)) filter (free_slots is not null or free_tokens is not null) as basis,
+    max_by(total_slots - free_slots, (basis = 'gauge', place)) filter (free_slots is not null) as taken_slots,
+    max_by(total_slots - free_slots - event_slots, (basis = 'gauge', place)) filter (free_slots is not null) as difference_slots,
+    max_by(pool_tokens - free_tokens, (basis = 'gauge', place)) filter (free_tokens is not null) as taken_tokens,
+    max_by(pool_tokens - free_tokens - event_tokens, (basis = 'gauge', place)) filter (free_tokens is not null) as difference_tokens,
+    max_by(event_slots, place) as event_slots,
+    max_by(event_tokens, place) as event_tokens,
+    count(*) filter (free_slots is not null and free_tokens is not null and pool_tokens > 0) as samples,
+    count(*) filter (free_slots = 0 and free_tokens > pool_tokens / 2) as slot_full_samples,
+    min(free_tokens) as least_free_tokens,
+    count(evicted_for) as evictions,
+    count(*) filter (evicted_for = 'memory') as memory_evictions,
+    count(*) filter (evicted_for = 'slots') as slot_evictions
+  from numbered
+  group by all
+)
+select
+  i.engine,
+  i.replica,
+  i.runs,
+  make_timestamp_ns(i.begin_ns) as begins_at,
+  least(i.step_ns, i.until_ns - i.begin_ns) / 1e9 as seconds,
+  i.total_slots,
+  s.taken_slots,
+  case when i.total_slots is not null then last_value(s.event_slots ignore nulls) over so_far end as event_slots,
+  case when i.total_slots is not null then s.difference_slots end as difference_slots,
+  i.pool_tokens,
+  s.taken_tokens,
+  last_value(s.event_tokens ignore nulls) over so_far as event_tokens,
+  s.difference_tokens,
+  s.basis,
+  coalesce(s.samples, 0) as samples,
+  coalesce(s.slot_full_samples, 0) as slot_full_samples,
+  s.least_free_tokens,
+  coalesce(s.evictions, 0) as evictions,
+  coalesce(s.memory_evictions, 0) as memory_evictions,
+  coalesce(s.slot_evictions, 0) as slot_evictions,
+  case
+    when s.slot_full_samples > 0 and s.slot_full_samples * 2 >= s.samples then 'slot-bound'
+    when s.memory_evictions > 0 or s.least_free_tokens < i.pool_tokens * 0.05 then 'memory-bound'
+    when s.least_free_tokens is not null and (s.samples > 0 or i.total_slots is null) then 'neither'
+    else 'unknown'
+  end as bound,
+  i.resource_id,
+  i.begin_ns
+from intervals as i
+left join sums as s using (resource_id, number)
+window so_far as (partition by i.resource_id order by i.number rows unbounded preceding)
+qualify i.number >= 0
+order by i.from_ns, i.resource_id, i.number;

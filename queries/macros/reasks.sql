@@ -1,0 +1,28 @@
+-- What passed between the last use of a prefix and its re-ask, and what was left of it then. One row a part of a turn's seen prefix
+-- that was last used at one time: mostly one a turn; two where a system prompt was used by others meanwhile and the rest was not.
+-- Turns whose prefix was seen in keys and brought by an earlier turn, complete ones. Everything on the same engine start counts
+-- that came after the last use and up to the admission; a turn comes when its first token does.
+--
+-- Example: from reasks('ring0', null, null, null)
+--
+-- columns
+--   turn_id VARCHAR -- the turn that asks again
+--   conversation_id VARCHAR -- its conversation
+--   start_token BIGINT -- where the part begins [tokens]
+--   end_token BIGINT -- position past its last [tokens]
+--   provided_by_turn VARCHAR -- the turn that had brought it, of several the one of the deepest
+--   publishes BIGINT -- snapshots or blocks published on the device in between
+--   other_turns BIGINT -- turns whose first token came in between
+--   other_conversations BIGINT -- conversations of these without its own; a turn without an id counts as one
+--   computed_tokens BIGINT -- prompt tokens that these computed, all attempts [tokens]
+--   idle_seconds DOUBLE -- last use to admission [s]
+--   seen_tokens BIGINT -- length of the part [tokens]
+--   hit_tokens BIGINT -- of it on the device still [tokens]
+--   restored_tokens BIGINT -- of it brought back from another tier [tokens]
+--   reuse_ratio DOUBLE -- (hit + restored) / seen tokens of the part
+--   used_ns BIGINT -- last use [ns]
+--   admitted_ns BIGINT -- the admission [ns]
+--   trace_id VARCHAR -- trace of the turn
+--   span_id VARCHAR -- span of the turn
+create or replace macro reasks(the_engine, the_run, since, until) as table
+from _reasks_in(the_engine, the_run, since, until, true);

@@ -1,0 +1,264 @@
+"""Slots against memory, by hand: the whole input and the whole output."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from memory_store import MemoryStore
+
+from turnlens.queries.errors import QueryError
+
+SECOND = 10**9
+
+
+def filled(
+    resource: dict[str, Any], spans: Sequence[dict[str, Any]], gauges: Sequence[tuple[float, str, float]] = ()
+) -> MemoryStore:
+    """A store with these rows. Times are seconds; an event takes effect at its end."""
+    store = MemoryStore()
+    insert(store, "resources", [{"resource_id": "r", "engine": "ring", "replica": "0"} | resource])
+    rows = [
+        {"resource_id": "r", "trace_id": "t", "span_id": f"s{at}", "tier": "device", "sequence": at}
+        | {name: value for name, value in span.items() if name != "at"}
+        | {"start_ns": round(span.get("from", span["at"]) * SECOND), "end_ns": round(span["at"] * SECOND)}
+        for at, span in enumerate(spans)
+    ]
+    insert(store, "spans", [{name: value for name, value in row.items() if name != "from"} for row in rows])
+    insert(
+        store,
+        "metric_points",
+        [
+            {
+                "resource_id": "r",
+                "name": f"turnlens.{name}.free",
+                "kind": "gauge",
+                "time_ns": round(at * SECOND),
+                "value": value,
+            }
+            for at, name, value in gauges
+        ],
+    )
+    return store
+
+
+def insert(store: MemoryStore, table: str, rows: list[dict[str, Any]]) -> None:
+    for row in rows:
+        marks = ", ".join("?" for _ in row)
+        store.connection.execute(f"insert into {table} ({', '.join(row)}) values ({marks})", list(row.values()))
+
+
+def turn(at: float, until: float, name: str = "a-1", **more: Any) -> dict[str, Any]:
+    return {"name": "turn", "turn_id": name, "from": at, "at": until, "tier": None, "complete": True} | more
+
+
+def snapshot(at: float, key: str, end: int, parent: str | None = None, **more: Any) -> dict[str, Any]:
+    said = {
+        "outcome": "committed",
+        "key": key,
+        "keys": [key],
+        "parent_key": parent,
+        "key_tokens": end,
+        "tokens": end,
+        "slots": 1,
+    }
+    return {"name": "snapshot.publish", "at": at} | said | more
+
+
+def blocks(at: float, keys: list[str]) -> dict[str, Any]:
+    said = {"outcome": "committed", "key": keys[-1], "keys": keys, "tokens_each": 16, "tokens": 16 * len(keys)}
+    return {"name": "snapshot.publish", "at": at} | said
+
+
+def gone(at: float, keys: list[str], each: int | None, reason: str = "slots", **more: Any) -> dict[str, Any]:
+    said = {"key": keys[0], "keys": keys, "tokens_each": each, "tokens": each and each * len(keys), "reason": reason}
+    return {"name": "snapshot.evict", "at": at} | said | more
+
+
+def admitted(at: float, free_slots: int | None, free_tokens: int | None) -> dict[str, Any]:
+    return {"name": "scheduler.admit", "at": at, "tier": None, "free_slots": free_slots, "free_tokens": free_tokens}
+
+
+def changes(store: MemoryStore) -> list[tuple[int, str, int, int]]:
+    rows = store.rows("from _device_changes_in(null, null, null, null)")
+    return [(row["at_ns"] // SECOND, row["event"], row["slots"], row["tokens"]) for row in rows]
+
+
+SNAPSHOTS = [
+    turn(0, 20),
+    snapshot(1, "A", 100),
+    snapshot(2, "B", 250, "A"),
+    snapshot(3, "B", 250, "A"),  # again: it is there already
+    snapshot(3, "C", 300, "B", outcome="skipped"),
+    snapshot(4, "D", 400, tier="disk"),
+    gone(5, ["A"], None),  # compacted: B holds its tokens
+    gone(6, ["A"], None),  # it is not there any more
+    gone(7, ["X"], 70),  # and nobody saw this one come
+    snapshot(8, "E", 90),
+    gone(8, ["B"], 250),
+    gone(9, ["E"], 90, "reset"),
+    snapshot(10, "A", 100),
+]
+
+
+def test_what_is_on_the_device_by_the_events() -> None:
+    expected = [
+        (1, "publish", 1, 100),
+        (2, "publish", 2, 250),
+        (5, "evict", 1, 250),
+        (8, "publish", 2, 340),
+        (8, "evict", 1, 90),
+        (9, "reset", 0, 0),
+        (10, "publish", 1, 100),
+    ]
+    assert changes(filled({}, SNAPSHOTS)) == expected
+
+
+def test_blocks_take_no_slots_and_count_once() -> None:
+    store = filled({}, [turn(0, 20), blocks(1, ["a", "b", "c"]), blocks(2, ["b", "c", "d"]), gone(3, ["c", "d"], 16, "memory")])
+    assert changes(store) == [(1, "publish", 0, 48), (2, "publish", 0, 64), (3, "evict", 0, 32)]
+
+
+# Two slots, 1,000 tokens, intervals of 10 s.
+COURSE = [
+    turn(0, 50),
+    admitted(1, 2, 1000),
+    snapshot(2, "A", 100),
+    snapshot(3, "B", 40),
+    admitted(4, 0, 820),  # 40 tokens are a running request's
+    gone(5, ["A"], 100, free_slots=0, free_tokens=820),
+    snapshot(5, "C", 50),
+    admitted(12, 0, 400),  # slots are full, but more than half of the memory is used, too
+    gone(23, ["B"], 40, "memory", free_slots=0, free_tokens=10),
+    admitted(41, 1, 940),
+]
+SHOWN = (
+    "taken_slots, event_slots, difference_slots, taken_tokens, event_tokens, difference_tokens, samples, slot_full_samples, "
+    "evictions, bound"
+)
+
+
+def occupancy(store: MemoryStore, seconds: float | None = 10, since: int | None = None) -> list[tuple[Any, ...]]:
+    rows = store.rows(f"select {SHOWN} from occupancy_in(null, null, ?, null, ?)", [since, seconds])
+    return [tuple(row.values()) for row in rows]
+
+
+EXPECTED = [
+    # taken, events, difference; the same of tokens; samples, slot-full; evictions
+    (2, 2, 0, 180, 90, 40, 3, 2, 1, "slot-bound"),
+    (2, 2, 0, 600, 90, 510, 1, 0, 0, "neither"),
+    (2, 1, 0, 990, 50, 900, 1, 0, 1, "memory-bound"),
+    (None, 1, None, None, 50, None, 0, 0, 0, "unknown"),
+    (1, 1, 0, 60, 50, 10, 1, 0, 0, "neither"),
+]
+
+
+def test_occupancy_in_intervals() -> None:
+    store = filled({"engine_slots": 2, "pool_tokens": 1000}, COURSE)
+    assert occupancy(store)[:5] == EXPECTED
+    assert len(occupancy(store)) == 6  # the turn's end, at 50 s, lies in the sixth
+    (row,) = store.rows("from bounds_in(null, null, null, null, 10)")
+    del row["resource_id"]
+    assert row == {
+        "engine": "ring",
+        "replica": "0",
+        "runs": None,
+        "intervals": 6,
+        "interval_seconds": 10.0,
+        "slot_bound_intervals": 1,
+        "memory_bound_intervals": 1,
+        "neither_intervals": 2,
+        "unknown_intervals": 2,
+        "last_bound": "neither",
+        "total_slots": 2,
+        "most_taken_slots": 2,
+        "pool_tokens": 1000,
+        "least_free_tokens": 10,
+        "compared_intervals": 4,
+        "differing_slots_intervals": 0,
+        "widest_slots_difference": 0,
+        "missing_tokens_intervals": 0,
+        "widest_missing_tokens": None,
+        "most_running_tokens": 900,
+        "basis": "span",
+        "from_ns": 0,
+    }
+
+
+def test_the_order_in_which_spans_arrive_is_nothing() -> None:
+    there = filled({"engine_slots": 2, "pool_tokens": 1000}, COURSE)
+    late = filled({"engine_slots": 2, "pool_tokens": 1000}, [])
+    insert(late, "spans", there.rows("select * exclude (attributes) from spans")[::-1])
+    assert occupancy(late) == occupancy(there)
+
+
+def test_what_came_before_the_range_is_still_there() -> None:
+    store = filled({"engine_slots": 2, "pool_tokens": 1000}, [*COURSE, turn(30, 45, "a-2")])
+    assert occupancy(store, since=30 * SECOND)[:2] == EXPECTED[3:]
+
+
+def test_gauges_count_where_they_disagree_with_the_events() -> None:
+    """Eviction of B was lost: the events still have both, the gauges one. Its 40 tokens are missing, too."""
+    spans = [turn(0, 9), snapshot(1, "A", 100), snapshot(2, "B", 40), admitted(3, 0, 860)]
+    store = filled({"engine_slots": 2, "pool_tokens": 1000}, spans, [(5, "slots", 1), (5, "tokens", 900)])
+    assert occupancy(store) == [(1, 2, -1, 100, 140, -40, 2, 1, 0, "slot-bound")]
+    (row,) = store.rows(
+        "select basis, differing_slots_intervals, widest_missing_tokens from bounds_in(null, null, null, null, 10)"
+    )
+    assert row == {"basis": "gauge", "differing_slots_intervals": 1, "widest_missing_tokens": 40}
+
+
+@pytest.mark.parametrize(
+    ("resource", "spans", "bound"),
+    [
+        ({}, [turn(0, 9)], "unknown"),
+        (
+            {"engine_slots": 2, "pool_tokens": 1000},
+            [turn(0, 9), admitted(1, 0, None)],
+            "unknown",
+        ),  # is memory free? nobody says
+        ({"engine_slots": 2, "pool_tokens": 1000}, [turn(0, 9), admitted(1, 0, 501)], "slot-bound"),
+        ({"engine_slots": 2, "pool_tokens": 1000}, [turn(0, 9), admitted(1, 0, 500)], "neither"),
+        ({"engine_slots": 2, "pool_tokens": 1000}, [turn(0, 9), admitted(1, 0, 501), admitted(2, 1, 501)], "slot-bound"),
+        (
+            {"engine_slots": 2, "pool_tokens": 1000},
+            [turn(0, 9), admitted(1, 0, 501), admitted(2, 1, 501), admitted(3, 1, 501)],
+            "neither",
+        ),
+        ({"pool_tokens": 1000}, [turn(0, 9), admitted(1, None, 50)], "neither"),
+        ({"pool_tokens": 1000}, [turn(0, 9), admitted(1, None, 49)], "memory-bound"),
+        ({"pool_tokens": 1000}, [turn(0, 9), gone(1, ["A"], 10, "memory")], "memory-bound"),
+        ({"pool_tokens": 1000}, [turn(0, 9), gone(1, ["A"], 10, "lease_expired")], "unknown"),
+    ],
+)
+def test_the_rule_of_what_bounds(resource: dict[str, Any], spans: list[dict[str, Any]], bound: str) -> None:
+    assert [row[-1] for row in occupancy(filled(resource, spans))] == [bound]
+
+
+def test_intervals_without_a_length_and_too_many() -> None:
+    store = filled({"engine_slots": 2, "pool_tokens": 1000}, [turn(0, 100)])
+    assert len(occupancy(store, None)) == 17  # 20 of 5.000000000005 s, in whole seconds 6
+    with pytest.raises(QueryError, match=re.escape("Intervals of 0.001 s are too short for this range: at most 10,000")):
+        occupancy(store, 0.001)
+
+
+def test_evictions_by_reason() -> None:
+    second: dict[str, Any] = {"free_slots": 0, "free_tokens": 900}
+    store = filled(
+        {"engine_slots": 2, "pool_tokens": 1000},
+        [
+            turn(0, 100),
+            gone(1, ["A"], 100, age_ns=10 * SECOND, idle_ns=5 * SECOND, **second),
+            gone(2, ["B"], None, age_ns=20 * SECOND, idle_ns=5 * SECOND, **second),
+            gone(3, ["C"], 200, age_ns=30 * SECOND, idle_ns=15 * SECOND, free_slots=0, free_tokens=500),
+            gone(4, ["D"], 300),
+            gone(5, ["E", "F"], 16, "memory", age_ns=SECOND, free_tokens=0),
+            gone(6, ["G"], 16, "tier_capacity", tier="host"),
+        ],
+    )
+    rows = store.rows("select * exclude (engine, replica, runs, resource_id) from evictions_by_reason(null, null, null, null)")
+    assert [tuple(row.values()) for row in rows] == [
+        # reason, evictions, keys, tokens, without; known, free, its tokens, ratio; ages; idle times
+        ("slots", 4, 4, 600, 1, 3, 2, 100, 2 / 3, 12.0, 20.0, 28.0, 5.0, 5.0, 13.0),
+        ("memory", 1, 2, 32, 0, 1, 0, 0, 0.0, 1.0, 1.0, 1.0, None, None, None),
+    ]
