@@ -1,5 +1,6 @@
 """``turnlens demo``: the whole way once, without a GPU. An instrumented engine, real OTLP, a collector, a store, SQL, words."""
 
+import glob
 import os
 import shutil
 import sys
@@ -139,7 +140,7 @@ def new_store(path: Path) -> Generator[Collector]:
             yield collector
         part.replace(path)
     finally:
-        for left in path.parent.glob(f"{part.name}*"):
+        for left in path.parent.glob(f"{glob.escape(part.name)}*"):
             left.unlink(missing_ok=True)
 
 

@@ -37,14 +37,18 @@ def report(store: Store, over: Range) -> Row:
 
 
 def _capacity(store: Store, over: Range, causes: list[Row]) -> list[Advice]:
-    """More slots or blocks, and another policy, from a replay of the engine start that served most of the range."""
+    """More slots or blocks, and another policy: a replay of one engine start, of which the turns of the range are counted. Of
+    several that served in the range it is the one with the most turns in all."""
     if not any(row["cause"] in ("evicted.slots", "evicted.memory") for row in causes):
         return []
     engine = next(
         (
             row
             for row in stream.engines(store)
-            if over.engine in (None, row["engine"]) and (over.run is None or over.run in row["runs"])
+            if over.engine in (None, row["engine"])
+            and (over.run is None or over.run in row["runs"])
+            and (over.since_ns is None or row["last_ns"] >= over.since_ns)
+            and (over.until_ns is None or row["first_ns"] < over.until_ns)
         ),
         None,
     )
@@ -55,12 +59,16 @@ def _capacity(store: Store, over: Range, causes: list[Row]) -> list[Advice]:
         words = f"{size:,} turns and publishes of {stream.name_of(engine)}: too many to be replayed here"
         return [Advice("Ask `turnlens whatif` how many slots or blocks would do", words, None)]
     try:
-        study = Study(stream.load(store, engine))
+        study = Study(stream.load(store, engine), since_ns=over.since_ns, until_ns=over.until_ns)
     except QueryError:
         return []
     recorded, policy = study.stream.recorded_capacity, POLICIES.get(study.stream.policy or "")
     if recorded is None or policy is None:
         return []
+    met = study.check()
+    if met is None or not met.close:
+        words = f"a replay of {study.stream.engine} does not meet its record closely enough to say how much they would save"
+        return [Advice("More slots or blocks, or another policy: see `turnlens whatif`", words, None)]
     ran = study.outcome(policy, recorded)
     basis = f"replayed on {study.stream.publishes:,} publishes of {study.stream.engine}"
     found: list[Advice] = []

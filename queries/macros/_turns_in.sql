@@ -1,5 +1,5 @@
 -- The turns of a range: of an engine, of a run, that arrived from ``since`` on and before ``until`` [ns]. Null for an argument means
--- any. Every answer over a range stands on this one macro, so that they agree.
+-- any. Every answer over a range stands on this macro, or on _verdicts_in where it needs no causes; a test holds them equal.
 --
 -- Example: from _turns_in('ring0', 'read-write', 1_790_000_000_000_000_000, null)
 create or replace macro _turns_in(the_engine, the_run, since, until) as table

@@ -1,6 +1,5 @@
 -- What each cause cost over a range, the most seconds first: tokens that were recomputed or restored because of it, and seconds to
--- first token lost. A turn's seconds are shared out among its causes by their tokens, so that they add up. Where it was a hit all the
--- same, and of a changed prompt, tokens count at the engine's rates; of a queue, the time in it. Incomplete turns are left out.
+-- first token lost (by the rules of _lost_spans; of a queue, the time in it). Incomplete turns are left out.
 --
 -- Example: from lost_by_cause('ring0', null, null, null)
 --
@@ -16,44 +15,26 @@
 --   free_ratio DOUBLE -- of evictions: KV tokens that were free meanwhile, of the pool, weighted by tokens
 create or replace macro lost_by_cause(the_engine, the_run, since, until) as table
 with t as (
-  select turns.*, r.prefill_seconds_per_token, r.restore_seconds_per_token
-  from _turns_in(the_engine, the_run, since, until) as turns
-  left join engine_rates as r using (resource_id)
-  where turns.complete
-),
-spans_lost as (
-  select
-    c.cause,
-    c.trace_id,
-    c.turn_span_id as span_id,
-    c.resource_id,
-    c.evict_span_id,
-    c.end_token - c.start_token as tokens,
-    c.source
-  from causes as c
-  join t on t.trace_id = c.trace_id and t.span_id = c.turn_span_id
-  where c.source in ('recomputed', 'restored') or c.cause like 'prefix_changed.%'
+  from _turns_in(the_engine, the_run, since, until)
+  where complete
 ),
 weighed as (
   select
-    l.*,
+    l.cause,
+    t.trace_id,
+    t.span_id,
     t.conversation_id,
-    case
-      when l.source <> 'new' and k.lost_seconds is not null
-        then k.lost_seconds * l.tokens / sum(case when l.source <> 'new' then l.tokens end) over (partition by l.trace_id, l.span_id)
-      when l.source = 'restored' then l.tokens * t.restore_seconds_per_token
-      else l.tokens * t.prefill_seconds_per_token
-    end as seconds,
+    l.tokens,
+    l.seconds,
     by_turn.conversation_id as by_conversation,
     e.free_tokens / nullif(e.total_tokens, 0)::double as free_ratio
-  from spans_lost as l
-  join t using (trace_id, span_id)
-  left join turn_costs as k using (trace_id, span_id)
+  from t
+  join _lost_spans as l on l.trace_id = t.trace_id and l.turn_span_id = t.span_id
   left join evictions as e on e.span_id = l.evict_span_id and e.resource_id = l.resource_id
   left join _turn_spans as by_turn on by_turn.resource_id = e.resource_id and by_turn.turn_id = e.for_turn
 ),
 every as (
-  select cause, trace_id, span_id, conversation_id, tokens, seconds, by_conversation, free_ratio from weighed
+  from weighed
   union all
   select main_cause, trace_id, span_id, conversation_id, 0, queue_seconds, null, null from t where main_cause = 'not_cache.queue'
 ),

@@ -1,4 +1,4 @@
-"""What-if, answered: reuse against capacity and policy, where it stops growing, and what would have kept one turn's prefix."""
+"""What-if, answered: reuse against capacity and policy, and where it stops growing."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -18,10 +18,10 @@ _OTHERS = 5
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One capacity under one policy. ``capacity`` is in ``unit``, ``bytes`` where a token's bytes are known. Of ``seen_tokens``
-    (prompt tokens seen before) ``hit_tokens`` would have been found; the rest is recomputed, in about ``lost_seconds``.
-    ``reuse_ratio`` is hit / seen. ``note`` marks what ran (replayed like the
-    others), and where reuse stops growing."""
+    """One capacity under one policy. ``capacity`` is in ``unit``, ``capacity_bytes`` known where a token's bytes are. Of
+    ``seen_tokens`` (prompt tokens seen before) ``hit_tokens`` would have been found; the rest is recomputed, in about
+    ``lost_seconds``. ``reuse_ratio`` is hit / seen. ``note`` marks what ran (replayed like the others), and where reuse stops
+    growing."""
 
     policy: str
     capacity: int
@@ -87,15 +87,28 @@ class WhatIf:
 
 
 class Study:
-    """Answers from one stream. ``bytes_per_token`` gives capacities of blocks in bytes as well."""
+    """Answers from one stream. ``bytes_per_token`` gives capacities of blocks in bytes as well. A ``conversation`` and times of
+    admission, from ``since_ns`` on and before ``until_ns``, restrict what is counted; all traffic is replayed."""
 
-    def __init__(self, stream: Stream, conversation: str | None = None, bytes_per_token: int | None = None) -> None:
+    def __init__(
+        self,
+        stream: Stream,
+        conversation: str | None = None,
+        bytes_per_token: int | None = None,
+        since_ns: int | None = None,
+        until_ns: int | None = None,
+    ) -> None:
         self.stream = stream
         self.replays = Replays(stream)
         self._conversation = conversation
         self._bytes = bytes_per_token
         self._members = [
-            number for number, turn in enumerate(stream.turns) if turn.counted and conversation in (None, turn.conversation_id)
+            number
+            for number, turn in enumerate(stream.turns)
+            if turn.counted
+            and conversation in (None, turn.conversation_id)
+            and (since_ns is None or turn.admitted_ns >= since_ns)
+            and (until_ns is None or turn.admitted_ns < until_ns)
         ]
         if conversation is not None and all(turn.conversation_id != conversation for turn in stream.turns):
             near = get_close_matches(conversation, sorted({turn.conversation_id or "" for turn in stream.turns}))

@@ -1,6 +1,7 @@
 """Reports over a range: what was lost to which cause, and what would help."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from turnlens.dashboard import report_text
 from turnlens.queries.errors import QueryError
 from turnlens.queries.ranges import Range
 from turnlens.queries.reporting import report
+from turnlens.queries.whatif import Check, Study
 from turnlens.tracing.engines.reference.workload import demo_config, run_demo
 
 KEYS = [f"a{n}" for n in range(8)]
@@ -86,6 +88,28 @@ def test_more_slots_and_another_policy_are_recommended() -> None:
         ("greedy_dual_size at 2 slots", 0.899),
     ]
     assert made["advice"][0].evidence == "reuse on the device 0.0 % → 99.9 %, replayed on 4 publishes of test/r0"
+
+
+def test_what_would_be_saved_is_of_the_range() -> None:
+    """A comes back at 30 s. Until then nothing was lost, and from then on all of it."""
+    store = two_slots().store()
+    assert report(store, Range(until_ns=START_NS + 25 * 10**9))["advice"] == []
+    after = report(store, Range(since_ns=START_NS + 25 * 10**9))
+    assert [round(one.gain_seconds or 0, 3) for one in after["advice"]] == [0.899, 0.899]
+    assert "reuse on the device 0.0 % → 99.9 %" in after["advice"][0].evidence
+
+
+def test_a_replay_that_does_not_meet_its_record_promises_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    good = Study.check
+
+    def far_off(self: Study) -> Check | None:
+        met = good(self)
+        return None if met is None else replace(met, close=False)
+
+    monkeypatch.setattr(Study, "check", far_off)
+    (one,) = report(two_slots().store(), Range())["advice"]
+    assert one.gain_seconds is None
+    assert "does not meet its record" in one.evidence
 
 
 def test_a_changed_prompt_costs_its_new_tokens_at_the_fitted_rate() -> None:
