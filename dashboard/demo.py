@@ -71,9 +71,10 @@ def _serve(url: str, seed: int, quiet: bool) -> int:
     exporter = Counting(endpoint=f"{url}/v1/traces")
     recorder = recorder_for(config, url, exporter, started_ns)
     try:
-        with _progress(quiet) as progress:
-            run_demo(recorder, seed=seed, started_ns=started_ns, progress=progress)
-        flush(recorder)
+        with progress("serving turns", quiet) as (step, storing):
+            run_demo(recorder, seed=seed, started_ns=started_ns, progress=step)
+            storing()
+            flush(recorder)
     finally:
         recorder.close()
     return exporter.taken
@@ -116,16 +117,19 @@ class Counting(OTLPSpanExporter):
 
 
 @contextmanager
-def _progress(quiet: bool) -> Generator[Callable[[int, int], None]]:
+def progress(words: str, quiet: bool) -> Generator[tuple[Callable[[int, int], None], Callable[[], None]]]:
+    """A bar on the terminal. Gives what to call with the number done and in all, and what when only the store has still to take
+    the spans."""
     console = Console(stderr=True, quiet=quiet)
-    columns = (TextColumn("serving turns"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, disable=quiet) as progress:
-        task = progress.add_task("turns", total=None)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, disable=quiet) as bars:
+        served = bars.add_task(words, total=None)
 
-        def step(done: int, of: int) -> None:
-            progress.update(task, completed=done, total=of)
+        def storing() -> None:
+            bars.stop_task(served)
+            bars.add_task("writing to the store", total=None)
 
-        yield step
+        yield lambda done, of: bars.update(served, completed=done, total=of), storing
 
 
 @contextmanager

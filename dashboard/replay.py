@@ -3,15 +3,13 @@
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from turnlens.dashboard import demo, output
 from turnlens.dashboard.wording import seconds, share
@@ -66,8 +64,8 @@ def _serve(url: str, traffic: Traffic, config: EngineConfig, quiet: bool) -> tup
     with _remembering(traffic):
         recorder = demo.recorder_for(config, url, exporter, started_ns)
     try:
-        with _progress(quiet) as (progress, storing):
-            replayed = Replay(traffic, config, recorder, started_ns=started_ns, progress=progress).run()
+        with demo.progress("replaying", quiet) as (step, storing):
+            replayed = Replay(traffic, config, recorder, started_ns=started_ns, progress=step).run()
             storing()
             if not recorder.flush(_FLUSH_SECONDS):
                 raise StoreError("The collector did not take all spans in time.")
@@ -89,21 +87,6 @@ def _remembering(traffic: Traffic) -> Generator[None]:
             del os.environ[_GHOST]
         else:
             os.environ[_GHOST] = given
-
-
-@contextmanager
-def _progress(quiet: bool) -> Generator[tuple[Callable[[int, int], None], Callable[[], None]]]:
-    """What to call with the requests done and in all, and what when only the store has still to take them."""
-    console = Console(stderr=True, quiet=quiet)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, disable=quiet) as progress:
-        served = progress.add_task("replaying", total=None)
-
-        def storing() -> None:
-            progress.stop_task(served)
-            progress.add_task("writing to the store", total=None)
-
-        yield lambda done, of: progress.update(served, completed=done, total=of), storing
 
 
 # -- what came of it --------------------------------------------------------------------------------------------------------
