@@ -4,6 +4,7 @@ The answer is written to a temporary file (in memory up to 8 MiB) before the fir
 the middle then still is an error and not half an answer, and a client that reads slowly holds no transaction and no worker.
 """
 
+import contextlib
 import tempfile
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,6 +21,7 @@ from turnlens.collectors.store import Store
 from turnlens.queries import errors, readonly
 
 _BATCH_ROWS = 8192
+_FACTS_SECONDS = 2.0  # how long a query waits for the facts of what had been stored when it came
 _WAITING = 16  # requests beyond the workers; more are told to come again
 
 
@@ -113,6 +115,8 @@ class Queries:
             if abandoned is not None and abandoned.is_set():
                 raise QueryError("nobody waits for it any more", "abandoned")
             readonly.check(query.sql)
+            with contextlib.suppress(UnavailableError):  # what is told already can be asked
+                self._store.fold(_FACTS_SECONDS)
             with self._store.reading() as cursor, readonly.time_limit(cursor, seconds, abandoned) as expired:
                 try:
                     cursor.execute("begin transaction read only")

@@ -23,6 +23,7 @@ import uvicorn
 
 from turnlens.collectors.counters import Counters
 from turnlens.collectors.errors import CollectorError, PortInUseError
+from turnlens.collectors.folding import Folding
 from turnlens.collectors.grpc_receiver import GrpcReceiver
 from turnlens.collectors.http import Endpoints
 from turnlens.collectors.ingest import Ingest
@@ -72,6 +73,8 @@ class Collector:
             undo.callback(store.close)
             listener = _listen(settings.host, settings.http_port, "http_port")
             undo.callback(listener.close)
+            folding = Folding(store)
+            undo.callback(folding.close)
             writer = Writer(store, self.counters, settings.queue_bytes, settings.queue_requests)
             undo.callback(writer.close)
             queries = Queries(store, settings, self.counters)

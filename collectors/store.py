@@ -10,10 +10,12 @@ reader, and reads the file for snapshots through that descriptor only.
 """
 
 import contextlib
+import math
 import os
 import re
 import sys
 import threading
+import time
 from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -23,7 +25,7 @@ import duckdb
 from turnlens.collectors import arriving
 from turnlens.collectors.batch import Batch
 from turnlens.collectors.errors import RefusedError, UnavailableError
-from turnlens.queries import readonly, schema
+from turnlens.queries import folding, readonly, schema
 from turnlens.queries.errors import StoreError, StoreLockedError, StoreMissingError, StoreVersionError
 
 if sys.platform != "win32":
@@ -45,6 +47,8 @@ _KNOWN_RESOURCES = 100_000
 # written anew, in all of its columns. Measured with batches of 4,096: 16 MB (DuckDB's own) 38,000 rows/s and waits of 1.5 s;
 # 64 MB 66,000; 256 MB 85,000 and 0.6 s; 1 GB 98,000, but then a start after a crash reads 1 GB.
 _CHECKPOINT = "256MB"
+# How long closing waits for facts; a collector that is told to stop is killed when it takes too long.
+_LAST_FOLD_SECONDS = 5.0
 # What queries may write beside the store when they do not fit into memory. DuckDB's own limit is 90 % of the disk, and the
 # spans need that disk.
 _SPILL = "10GB"
@@ -67,6 +71,9 @@ class Store:
         self._active: set[duckdb.DuckDBPyConnection] = set()
         self._lost: str | None = None
         self._known_resources: set[str] = set()
+        self._inserted = threading.Event()  # spans have come that are not told yet
+        self._inserted.set()
+        self._folding = threading.Lock()  # held while facts are told, and while the file is copied
         self._writer = self._connect()
         self._readers = self._writer.cursor()
         self._descriptor = os.open(self.path, os.O_RDWR)
@@ -126,6 +133,8 @@ class Store:
         if len(self._known_resources) > _KNOWN_RESOURCES:
             self._known_resources.clear()
         self._known_resources |= resource_ids
+        if spans:
+            self._inserted.set()
         rows = spans + points
         return Inserted(rows, sum(batch.rows for batch in batches) - rows)
 
@@ -151,6 +160,10 @@ class Store:
     def snapshot(self, target: BinaryIO) -> int:
         """Copy the whole store, as of now, into a file; returns its size. The copy is a DuckDB file of its own. Raises
         UnavailableError where there is no room for it."""
+        with self._folding:
+            return self._copy(target)
+
+    def _copy(self, target: BinaryIO) -> int:
         try:
             self._writer.execute("checkpoint")
             log = self.path.with_name(self.path.name + ".wal")
@@ -168,11 +181,53 @@ class Store:
             raise UnavailableError(f"no snapshot could be made: {_first_line(error)}") from error
         return size
 
+    # -- telling facts, from any thread --------------------------------------------------------------------------------
+
+    def fold(self, seconds: float = math.inf) -> bool:
+        """Tell of turns what follows from the spans that have been stored up to now (``turnlens.queries.folding``); where that
+        takes longer than so many seconds, only a part. Returns whether all is told. Raises UnavailableError where the store is
+        at fault; what is not told then is told by a later call."""
+        deadline = time.monotonic() + seconds
+        if not self._inserted.is_set():
+            return True
+        if not self._folding.acquire(timeout=-1 if seconds == math.inf else seconds):
+            return False
+        try:
+            with self._open_cursor() as cursor:
+                return self._fold(cursor, deadline)
+        except duckdb.Error as error:
+            raise UnavailableError(f"facts could not be told: {_first_line(error)}") from error
+        finally:
+            self._folding.release()
+
+    def _fold(self, cursor: duckdb.DuckDBPyConnection, deadline: float) -> bool:
+        target = None
+        while True:
+            self._inserted.clear()
+            try:
+                folded = folding.fold(cursor)
+            except BaseException:
+                self._inserted.set()
+                raise
+            if folded.upto < folded.last:
+                self._inserted.set()
+            # What comes meanwhile is not waited for.
+            target = folded.last if target is None else target
+            if folded.upto >= target:
+                return True
+            if time.monotonic() >= deadline:
+                return False
+
     # -- reading, from any thread -------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def reading(self) -> Generator[duckdb.DuckDBPyConnection]:
         """A connection for one reader, closed at the end."""
+        with self._open_cursor() as cursor:
+            yield cursor
+
+    @contextlib.contextmanager
+    def _open_cursor(self) -> Generator[duckdb.DuckDBPyConnection]:
         with self._guard:
             try:
                 cursor = self._readers.cursor()
@@ -204,7 +259,10 @@ class Store:
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Write the log into the file and close it. Call it once nothing writes any more."""
+        """Tell what is not told yet, write the log into the file and close it. Call it once nothing writes any more."""
+        if not self._lost:
+            with contextlib.suppress(UnavailableError):  # the spans are there, and are told when the store is opened next
+                self.fold(_LAST_FOLD_SECONDS)
         with self._guard:
             for cursor in self._active:
                 cursor.interrupt()

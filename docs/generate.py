@@ -34,6 +34,11 @@ SPAN_NESTED = (
     ("links", "STRUCT(trace_id VARCHAR, span_id VARCHAR, attributes VARCHAR)[]", "spans that this one points to"),
     ("events", "STRUCT(time_ns BIGINT, name VARCHAR, attributes VARCHAR)[]", "things that happened within the span"),
     ("dropped_attributes", "BIGINT", "attributes, events and links that the sender says it dropped"),
+    (
+        "span_number",
+        "BIGINT default nextval('span_numbers')",
+        "order in which the store got it: facts are brought up to date by it",
+    ),
     ("attributes", "VARIANT", "every attribute that has no column of its own"),
 )
 RESOURCE_CORE = (
@@ -46,12 +51,13 @@ def _unit(field: Field) -> str:
     return f"{field.brief} [{field.unit}]" if field.unit else field.brief
 
 
-def _table(name: str, head: str, rows: Iterable[tuple[str, str, str]]) -> str:
+def _table(name: str, head: str, rows: Iterable[tuple[str, str, str]], before: str = "") -> str:
     rows = list(rows)
     width = max(len(column) + len(kind) for column, kind, _ in rows) + 2
     lines = [
         f"-- {head}",
         "-- Generated from tracing/conventions.py by docs/generate.py; do not edit.",
+        *([before] if before else []),
         f"create table {name} (",
     ]
     for index, (column, kind, brief) in enumerate(rows):
@@ -62,7 +68,8 @@ def _table(name: str, head: str, rows: Iterable[tuple[str, str, str]]) -> str:
 
 def spans_sql() -> str:
     rows = [(f.column, f.type, _unit(f)) for f in (*SPAN_CORE, *conventions.SPAN_FIELDS)]
-    return _table("spans", "One row a span, whoever sent it. Columns without a value are null.", [*rows, *SPAN_NESTED])
+    head = "One row a span, whoever sent it. Columns without a value are null."
+    return _table("spans", head, [*rows, *SPAN_NESTED], "create sequence if not exists span_numbers;")
 
 
 def resources_sql() -> str:

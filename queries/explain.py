@@ -8,6 +8,8 @@ from turnlens.queries.store import Store
 from turnlens.queries.whatif.remedies import kept
 
 Row = dict[str, Any]
+# A turn's spans begin until an hour after its end (queries/folding.py).
+_AFTER_NS = 3_600_000_000_000
 
 
 def explain(store: Store, turn: str, replay_all: bool = False) -> Row:
@@ -17,27 +19,29 @@ def explain(store: Store, turn: str, replay_all: bool = False) -> Row:
     ``restores``, ``cost`` (None for a hit), ``waterfall``, and ``kept_by`` (what would have kept what was evicted, from a
     replay of what came before; None where nothing was, or where that cannot be said; ``replay_all``: however long that takes).
     Raises UnknownTurnError for an id of no turn or of several."""
-    trace_id, span_id = _identity(store, turn)
-    of = [trace_id, span_id]
-    (row,) = _rows(store, "from turn_of(?, ?)", of)
-    cost = _rows(store, "from cost_of(?, ?)", of)
-    spans = _rows(store, "from causes_of(?, ?)", of)
+    found = _identity(store, turn)
+    ids = [found["trace_id"], found["span_id"]]
+    at = [*ids, found["start_ns"]]
+    within = [*at, None if found["end_ns"] is None else found["end_ns"] + _AFTER_NS]
+    (row,) = _rows(store, "from turn_of(?, ?, at_ns := ?)", at)
+    cost = _rows(store, "from cost_of(?, ?, conversation := ?)", [*ids, row["conversation_id"]])
+    spans = _rows(store, "from causes_of(?, ?, at_ns := ?)", at)
     remedies = kept(store, row, spans, at_once=not replay_all)
     return {
         "turn": row,
         "spans": spans,
         "kept_by": None if remedies is None else asdict(remedies),
-        "restores": _rows(store, "from restores_of(?, ?)", of),
+        "restores": _rows(store, "from restores_of(?, ?, at_ns := ?, until_ns := ?)", within),
         "cost": cost[0] if cost else None,
-        "waterfall": _rows(store, "from waterfall_of(?, ?)", of),
+        "waterfall": _rows(store, "from waterfall_of(?, ?, at_ns := ?, until_ns := ?)", within),
     }
 
 
-def _identity(store: Store, turn: str) -> tuple[str, str]:
+def _identity(store: Store, turn: str) -> Row:
     found = _rows(store, "from find_turns(?)", [turn])
     exact = [row for row in found if row["turn_id"] == turn] or found
     if len(exact) == 1:
-        return exact[0]["trace_id"], exact[0]["span_id"]
+        return exact[0]
     if exact:
         choices = [str(row["span_id"]) for row in exact]
         raise UnknownTurnError(f"{len(exact)} turns have the id {turn!r}. Name one by its span id, newest first.", choices)
@@ -45,5 +49,5 @@ def _identity(store: Store, turn: str) -> tuple[str, str]:
     raise UnknownTurnError(f"There is no turn {turn!r} in {store.where}.", nearest)
 
 
-def _rows(store: Store, sql: str, parameters: list[str]) -> list[Row]:
+def _rows(store: Store, sql: str, parameters: list[Any]) -> list[Row]:
     return store.query(sql, parameters).to_pylist()

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 KINDS = ("tables", "views", "macros")
 _HEAD_COLUMN = re.compile(r"^--   (\w+) ([A-Z][^-]*?) -- (.+)$")
-_TABLE_COLUMN = re.compile(r"^  (\w+) (.+?),?\s+-- (.+)$")
+_TABLE_COLUMN = re.compile(r"^  (\w+) (.+?)(?: default [^-]+?)?,?\s+-- (.+)$")
 
 
 class Column(NamedTuple):

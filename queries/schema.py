@@ -24,6 +24,7 @@ class _Version(NamedTuple):
 HISTORY = {
     1: _Version("first tables: resources, spans, metric_points", None),
     2: _Version("positions of the keys of the reference stream: spans.keys_end_tokens", "reference_positions"),
+    3: _Version("facts of turns in tables of their own, kept up to date in the order of spans.span_number", "facts"),
 }
 VERSION = max(HISTORY)
 
@@ -42,8 +43,10 @@ def install(connection: duckdb.DuckDBPyConnection) -> None:
                     connection.execute(item.sql)
                     _comment(connection, item)
             _note(connection, VERSION)
-        for version in range((VERSION if found is None else found) + 1, VERSION + 1):
-            _migrate(connection, version)
+        if found is not None and found < VERSION:
+            for version in range(found + 1, VERSION + 1):
+                _migrate(connection, version)
+            _complete(connection)
         if _installed_digest(connection) != digest():
             _install_queries(connection)
             connection.execute(f"comment on table schema_history is {_literal(_MARK + digest())}")
@@ -57,10 +60,17 @@ def _migrate(connection: duckdb.DuckDBPyConnection, version: int) -> None:
     """Make the tables of the version before into those of this one."""
     name = HISTORY[version].migration
     connection.execute(files("turnlens.queries.migrations").joinpath(f"{name}.sql").read_text())
+    _note(connection, version)
+
+
+def _complete(connection: duckdb.DuckDBPyConnection) -> None:
+    """Make tables that the migrated store does not have, and comment on all."""
+    there = {found for (found,) in connection.execute("select table_name from duckdb_tables()").fetchall()}
     for item in library.objects():
         if item.kind == "tables":
+            if item.name not in there:
+                connection.execute(item.sql)
             _comment(connection, item)
-    _note(connection, version)
 
 
 def _note(connection: duckdb.DuckDBPyConnection, version: int) -> None:

@@ -75,6 +75,9 @@ SPAN_FIELDS: tuple[Field, ...] = (
     _field("turnlens.turn_id", "VARCHAR", "", "the turn that this span is about; unique within one recorder"),
     _field("turnlens.request_id", "VARCHAR", "", "the engine's or the client's id of the request"),
     _field("gen_ai.conversation.id", "VARCHAR", "", "the conversation whose prompt this turn grows", "conversation_id"),
+    _field(
+        "turnlens.previous_turn_id", "VARCHAR", "", "the turn of the conversation that had ended last when this one arrived"
+    ),
     _field("turnlens.session_id", "VARCHAR", "", "the engine session that this turn resumes"),
     _field("turnlens.run", "VARCHAR", "", "the labelled experiment or configuration, for comparisons"),
     _field("turnlens.tenant", "VARCHAR", "", "on whose behalf, where several share an engine"),

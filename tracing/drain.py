@@ -56,6 +56,7 @@ class Drain:
         self._open: dict[int, TurnState] = {}
         self._orphans: OrderedDict[int, TurnState] = OrderedDict()
         self._conversations: OrderedDict[str, int] = OrderedDict()
+        self._ended_last: OrderedDict[str, str] = OrderedDict()  # of a conversation, the turn
         self._sessions: OrderedDict[str, int] = OrderedDict()
         self._logged: set[str] = set()
         self._tainted = 0  # records still to come that lay in the buffer when others were lost
@@ -198,6 +199,8 @@ class Drain:
         if self._tainted > 0:
             state.ledger.flaw("records_dropped")
         turn.state = state
+        if begin.conversation_id is not None:
+            state.previous_turn_id = self._ended_last.get(begin.conversation_id)
         self._open[id(state)] = state
 
     def _admitted(
@@ -319,15 +322,15 @@ class Drain:
             total += output_tokens
         for name, memory in ((state.begin.conversation_id, self._conversations), (state.begin.session, self._sessions)):
             if name is not None and total:
-                memory[name] = total
-                memory.move_to_end(name)
-                if len(memory) > _REMEMBERED:
-                    memory.popitem(last=False)
+                _remember(memory, name, total)
+        if state.begin.conversation_id is not None:
+            _remember(self._ended_last, state.begin.conversation_id, state.turn.id)
         times = state.times(at_ns)
         facts: dict[str, Value] = {
             **self._defaults,
             **state.begin.facts,
             **state.ids(),
+            "turnlens.previous_turn_id": state.previous_turn_id,
             "turnlens.session_id": state.begin.session,
             "turnlens.cache_disabled": state.begin.cache_disabled,
             "turnlens.prompt_tokens": accounts.prompt_tokens,
@@ -418,3 +421,11 @@ _NAMES = {
     handles.FLAW: "flaw",
     handles.PUBLISH_BEGUN: "publish_begun",
 }
+
+
+def _remember(memory: OrderedDict[str, Any], name: str, value: int | str) -> None:
+    """Keep a value under a name, and of all names the latest."""
+    memory[name] = value
+    memory.move_to_end(name)
+    if len(memory) > _REMEMBERED:
+        memory.popitem(last=False)

@@ -143,6 +143,7 @@ class TurnState:
     factory: SpanFactory
     out: list[ReadableSpan]  # the drain's: spans leave as they are made, so that a turn is visible before its end
     ended: bool = False
+    previous_turn_id: str | None = None  # of its conversation, the one that had ended last
     seen: int | None = None
     basis: str = "none"
     seen_since_ns: int = 0

@@ -27,7 +27,7 @@ with windows as (
 ),
 named as (
   select resource_id, turn_id, any_value(conversation_id) as conversation_id, any_value(tenant) as tenant
-  from _turn_spans
+  from _turn_facts
   where resource_id in (select resource_id from windows)
   group by all
 )

@@ -90,4 +90,19 @@ select
     when skewed then 'Synchronise the clocks (NTP).'
   end
 from clock_skew(the_engine, the_run, since, until)
-where skewed is not null;
+where skewed is not null
+union all
+select
+  null,
+  null,
+  null,
+  'facts',
+  case when failed_spans > 0 then 'bad' else 'warn' end,
+  format('{:,} spans wait', waiting_spans) || case when failed_spans > 0 then format(', {:,} could not be told', failed_spans) else '' end,
+  'Turns and causes do not contain these spans' || case when failed_spans > 0 then ': ' || last_error else ' yet.' end,
+  case
+    when failed_spans > 0 then 'Report it, with that error: their spans are stored, and are told when a newer version opens the store.'
+    else 'Start `turnlens serve` on this store: it tells them.'
+  end
+from untold_spans()
+where waiting_spans > 0 or failed_spans > 0;

@@ -18,36 +18,26 @@
 --   hit_tokens BIGINT -- of it on the device still [tokens]
 --   restored_tokens BIGINT -- of it brought back from another tier [tokens]
 create or replace macro _reask_parts_in(the_engine, the_run, since, until) as table
-with segments as (
-  select
-    t.trace_id,
-    t.span_id,
-    t.resource_id,
-    t.turn_id,
-    t.conversation_id,
-    unnest(t.segments_start_tokens) as start_token,
-    unnest(t.segments_end_tokens) as end_token,
-    unnest(t.segments_source) as source,
-    unnest(t.segments_provider) as provider,
-    unnest(t.segments_used_ns) as used_ns
-  from _verdicts_in(the_engine, the_run, since, until) as t
-  where t.complete and t.seen_basis = 'keys' and t.seen_tokens > 0
-)
 select
-  g.trace_id,
-  g.span_id,
-  g.resource_id,
-  g.turn_id,
-  g.conversation_id,
-  g.used_ns,
-  a.at_ns as admitted_ns,
-  min(start_token) as start_token,
-  max(end_token) as end_token,
-  max_by(provider, end_token) as provided_by_turn,
-  sum(end_token - start_token)::bigint as seen_tokens,
-  coalesce(sum(end_token - start_token) filter (source = 'hit'), 0)::bigint as hit_tokens,
-  coalesce(sum(end_token - start_token) filter (source = 'restored'), 0)::bigint as restored_tokens
-from segments as g
-join _admissions as a on a.trace_id = g.trace_id and a.turn_span_id = g.span_id
-where source in ('hit', 'restored', 'recomputed') and provider <> '' and used_ns > 0 and used_ns <= a.at_ns
+  t.trace_id,
+  t.span_id,
+  t.resource_id,
+  t.turn_id,
+  t.conversation_id,
+  c.used_ns,
+  c.admitted_ns,
+  min(c.start_token) as start_token,
+  max(c.end_token) as end_token,
+  max_by(c.provided_by_turn, c.end_token) as provided_by_turn,
+  sum(c.end_token - c.start_token)::bigint as seen_tokens,
+  coalesce(sum(c.end_token - c.start_token) filter (c.source = 'hit'), 0)::bigint as hit_tokens,
+  coalesce(sum(c.end_token - c.start_token) filter (c.source = 'restored'), 0)::bigint as restored_tokens
+from _verdicts_in(the_engine, the_run, since, until) as t
+join causes as c on c.trace_id = t.trace_id and c.turn_span_id = t.span_id
+where t.complete
+  and t.seen_basis = 'keys'
+  and t.seen_tokens > 0
+  and c.source in ('hit', 'restored', 'recomputed')
+  and c.provided_by_turn is not null
+  and c.used_ns <= c.admitted_ns
 group by all;

@@ -31,7 +31,7 @@ served as (
       start_ns + ttft_ns as at_ns,
       coalesce(conversation_id, 'turn ' || turn_id) as conversation,
       work_computed_tokens as tokens
-    from _turn_spans
+    from _turn_facts
     where ttft_ns is not null
     union all
     select distinct resource_id, 0, '', 0 from parts

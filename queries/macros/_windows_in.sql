@@ -20,7 +20,7 @@ with served as (
     string_agg(distinct run, ', ' order by run) as runs,
     min(start_ns) as first_ns,
     max(coalesce(end_ns, start_ns)) as last_ns
-  from _turn_spans
+  from _turn_facts
   where (the_run is null or run = the_run)
     and (since is null or start_ns >= since)
     and (until is null or start_ns < until)

@@ -1,28 +1,35 @@
--- The spans of one turn's prompt with their causes, in order, each with the eviction that explains it where one does.
+-- The spans of one turn's prompt with their causes, in order, each with the eviction that explains it where one does. Where the
+-- turn's arrival is known (``at_ns``), the search is quick.
 --
 -- Example: from causes_of('0af7651916cd43dd8448eb211c80319c', 'b7ad6b7169203331')
-create or replace macro causes_of(trace, span) as table
+create or replace macro causes_of(trace, span, at_ns := null) as table
 select
-  c.* exclude (trace_id, turn_span_id, resource_id),
-  case
-    when e.span_id is not null then {
-      'at_ns': e.at_ns,
-      'by_turn': e.for_turn,
-      'by_conversation': by_turn.conversation_id,
-      'reason': e.reason,
-      'tokens': e.tokens,
-      'keys': e.keys_evicted,
-      'idle_seconds': e.idle_seconds,
-      'free_slots': e.free_slots,
-      'total_slots': e.total_slots,
-      'free_tokens': e.free_tokens,
-      'total_tokens': e.total_tokens,
-      'policy': e.policy,
-      'span_id': e.span_id
-    }
-  end as eviction
+  c.* exclude (trace_id, turn_span_id, resource_id, turn_start_ns)
+    replace (
+      case
+        when c.eviction is not null then {
+          'at_ns': c.eviction.at_ns,
+          'by_turn': c.eviction.by_turn,
+          'by_conversation': by_turn.conversation_id,
+          'reason': c.eviction.reason,
+          'tokens': c.eviction.tokens,
+          'keys': c.eviction.keys,
+          'idle_seconds': c.eviction.idle_seconds,
+          'free_slots': c.eviction.free_slots,
+          'total_slots': c.eviction.total_slots,
+          'free_tokens': c.eviction.free_tokens,
+          'total_tokens': c.eviction.total_tokens,
+          'policy': c.eviction.policy,
+          'span_id': c.eviction.span_id
+        }
+      end as eviction
+    )
 from causes as c
-left join evictions as e on e.span_id = c.evict_span_id and e.resource_id = c.resource_id
-left join _turn_spans as by_turn on by_turn.trace_id = e.trace_id and by_turn.turn_id = e.for_turn
-where c.trace_id = trace and c.turn_span_id = span
+left join _turn_facts as by_turn
+  on by_turn.turn_digest = md5_number_lower(c.eviction.by_turn)
+    and by_turn.turn_id = c.eviction.by_turn
+    and by_turn.resource_id = c.resource_id
+where c.trace_id = trace
+  and c.turn_span_id = span
+  and (at_ns is null or c.turn_start_ns = at_ns)
 order by c.start_token;

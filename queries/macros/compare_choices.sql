@@ -10,7 +10,7 @@
 create or replace macro compare_choices(names_of, the_engine, the_run) as table
 with named as (
   select case names_of when 'run' then t.run when 'version' then r.engine_version when 'engine' then r.engine end as name, t.start_ns
-  from _turn_spans as t
+  from _turn_facts as t
   left join resources as r using (resource_id)
   where (the_engine is null or r.engine = the_engine) and (the_run is null or t.run = the_run)
 )

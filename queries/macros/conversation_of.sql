@@ -2,6 +2,8 @@
 -- and why. A turn without a conversation id is in the conversation that its prefix continues, and says so. A share is of the
 -- turn's prompt tokens; the shares of a complete turn make 1. Of an incomplete turn the cached share is not known.
 --
+-- Turns that bring no id take long to find in a large store: where there are none, named_conversation gives the same and is quick.
+--
 -- Example: from conversation_of('agent-3')
 --
 -- A table of one line a turn as users write it down, cached meaning hit or restored, latency the whole time from arrival to the
@@ -35,24 +37,24 @@ select
   t.turn_id,
   t.prompt_tokens,
   t.prompt_tokens - m.previous_prompt_tokens as growth_tokens,
-  case when t.complete then (t.hit_tokens + t.restored_tokens) / nullif(t.prompt_tokens, 0)::double end as cached_ratio,
-  t.hit_tokens / nullif(t.prompt_tokens, 0)::double as hit_ratio,
-  t.restored_tokens / nullif(t.prompt_tokens, 0)::double as restored_ratio,
-  t.recomputed_tokens / nullif(t.prompt_tokens, 0)::double as recomputed_ratio,
-  t.new_tokens / nullif(t.prompt_tokens, 0)::double as new_ratio,
+  t.cached_ratio,
+  t.hit_ratio,
+  t.restored_ratio,
+  t.recomputed_ratio,
+  t.new_ratio,
   t.ttft_seconds,
   t.total_seconds,
   t.verdict,
   t.main_cause,
   t.started_at,
-  case when t.recomputed_tokens is null then t.computed_tokens / nullif(t.prompt_tokens, 0)::double end as computed_ratio,
-  t.unobserved_tokens / nullif(t.prompt_tokens, 0)::double as unobserved_ratio,
+  t.computed_ratio,
+  t.unobserved_ratio,
   m.linked_by,
   m.previous_turn_id as previous_turn,
   t.engine,
   t.replica,
-  list_aggregate(t.incomplete_reasons, 'string_agg', ', ') as incomplete_because
+  t.incomplete_because
 from linked_turns as m
-join turns as t using (trace_id, span_id)
+join _turn_shares as t using (trace_id, span_id)
 where m.conversation_id = the_conversation
 order by turn;

@@ -5,7 +5,7 @@ create or replace macro conversation_totals(the_engine, rows_each) as table
 select count(*) as conversations, greatest(ceil(count(*) / rows_each)::bigint, 1) as pages
 from (
   select distinct t.conversation_id, t.resource_id
-  from _turn_spans as t
+  from _turn_facts as t
   left join resources as r using (resource_id)
   where t.conversation_id is not null and (the_engine is null or r.engine = the_engine)
 );

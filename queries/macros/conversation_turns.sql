@@ -26,7 +26,7 @@ select
   list_aggregate(incomplete_reasons, 'string_agg', ', ') as incomplete_because,
   case
     when exists (
-      from _turn_spans as other
+      from _turn_facts as other
       where other.turn_id = chosen.turn_id and other.resource_id is distinct from chosen.resource_id
     )
       then span_id

@@ -2,7 +2,16 @@
 --
 -- Example: from find_turns('agent-3-t25')
 create or replace macro find_turns(id) as table
-select turn_id, request_id, trace_id, span_id, start_ns
-from _turn_spans
+with found as (
+  from _turn_facts where turn_digest = md5_number_lower(id)
+  union all
+  from _turn_facts where request_digest = md5_number_lower(id)
+  union all
+  from _turn_facts where trace_digest = md5_number_lower(id)
+  union all
+  from _turn_facts where span_digest = md5_number_lower(id)
+)
+select distinct turn_id, request_id, trace_id, span_id, start_ns, end_ns
+from found
 where turn_id = id or request_id = id or trace_id = id or span_id = id
 order by turn_id = id desc, start_ns desc;

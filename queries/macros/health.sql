@@ -1,6 +1,6 @@
 -- Is the tool itself well? One row a finding, the worst first. The figures of each topic are in a macro of its own: ingest_lag,
--- dropped_records, quiet_engines, clock_skew, incomplete_turns, unfinished_turns, odd_spans, verdict_disagreements. ``as_of`` is the
--- time to judge from whether an engine went quiet [ns]; null means the last that anybody was heard of.
+-- dropped_records, quiet_engines, clock_skew, incomplete_turns, unfinished_turns, odd_spans, verdict_disagreements, untold_spans.
+-- ``as_of`` is the time to judge from whether an engine went quiet [ns]; null means the last that anybody was heard of.
 --
 -- Example: from health(null, null, null, null, null) where the buffer was full once:
 --

@@ -27,11 +27,10 @@ weighed as (
     l.tokens,
     l.seconds,
     by_turn.conversation_id as by_conversation,
-    e.free_tokens / nullif(e.total_tokens, 0)::double as free_ratio
+    l.free_ratio
   from t
-  join _lost_spans as l on l.trace_id = t.trace_id and l.turn_span_id = t.span_id
-  left join evictions as e on e.span_id = l.evict_span_id and e.resource_id = l.resource_id
-  left join _turn_spans as by_turn on by_turn.resource_id = e.resource_id and by_turn.turn_id = e.for_turn
+  join _lost_spans as l on l.trace_id = t.trace_id and l.turn_span_id = t.span_id and l.turn_start_ns = t.start_ns
+  left join _turn_facts as by_turn on by_turn.resource_id = l.resource_id and by_turn.turn_id = l.evicted_by_turn
 ),
 every as (
   from weighed
@@ -45,7 +44,7 @@ by_whom as (
   group by cause, by_conversation
 ),
 mostly as (
-  select cause, arg_max(by_conversation, tokens) as mostly_by, max(tokens) / sum(tokens)::double as mostly_by_ratio
+  select cause, first(by_conversation order by tokens desc, by_conversation) as mostly_by, max(tokens) / sum(tokens)::double as mostly_by_ratio
   from by_whom
   group by cause
 )

@@ -3,6 +3,6 @@
 -- Example: from nearest_turns('agent-3-t52')
 create or replace macro nearest_turns(id) as table
 select turn_id
-from (select distinct turn_id from _turn_spans)
+from (select distinct turn_id from _turn_facts)
 order by levenshtein(turn_id, id), turn_id
 limit 5;

@@ -12,7 +12,7 @@
 create or replace macro range_facts(the_engine, the_run, since, until) as table
 with every as (
   select r.engine, t.run, t.start_ns
-  from _turn_spans as t
+  from _turn_facts as t
   left join resources as r using (resource_id)
 )
 select

@@ -32,14 +32,14 @@ select
   once.tokens,
   case
     when exists (
-      from _turn_spans as twin
+      from _turn_facts as twin
       where twin.turn_id = once.turn_id and twin.resource_id is distinct from once.resource_id
     )
       then other.span_id
     else other.turn_id
   end as ask
 from once
-left join _turn_spans as other on other.turn_id = once.turn_id and other.resource_id = once.resource_id
+left join _turn_facts as other on other.turn_id = once.turn_id and other.resource_id = once.resource_id
 where other.span_id is distinct from span
 qualify row_number() over (partition by once.role order by once.tokens desc nulls last, once.turn_id) <= most
 order by once.role, once.tokens desc nulls last, once.turn_id;

@@ -2,7 +2,7 @@
 -- nobody knows what had been seen, and so recomputed and new are not told apart.
 --
 -- Example: from sources_of('0af7651916cd43dd8448eb211c80319c', 'b7ad6b7169203331')
-create or replace macro sources_of(trace, span) as table
+create or replace macro sources_of(trace, span, at_ns := null) as table
 with sums as (
   select
     hit_tokens as hit,
@@ -12,7 +12,7 @@ with sums as (
     case when recomputed_tokens is null then computed_tokens end as computed,
     nullif(unobserved_tokens, 0) as unobserved,
     prompt_tokens as of_tokens
-  from turn_of(trace, span)
+  from turn_of(trace, span, at_ns := at_ns)
 )
 select source, tokens, of_tokens, tokens / nullif(of_tokens, 0)::double as share_ratio
 from sums

@@ -1,5 +1,6 @@
 -- One row a span, whoever sent it. Columns without a value are null.
 -- Generated from tracing/conventions.py by docs/generate.py; do not edit.
+create sequence if not exists span_numbers;
 create table spans (
   trace_id VARCHAR,                                                      -- 32 hexadecimal digits; one trace a turn
   span_id VARCHAR,                                                       -- 16 hexadecimal digits; (trace_id, span_id) is stored once
@@ -20,6 +21,7 @@ create table spans (
   turn_id VARCHAR,                                                       -- the turn that this span is about; unique within one recorder
   request_id VARCHAR,                                                    -- the engine's or the client's id of the request
   conversation_id VARCHAR,                                               -- the conversation whose prompt this turn grows
+  previous_turn_id VARCHAR,                                              -- the turn of the conversation that had ended last when this one arrived
   session_id VARCHAR,                                                    -- the engine session that this turn resumes
   run VARCHAR,                                                           -- the labelled experiment or configuration, for comparisons
   tenant VARCHAR,                                                        -- on whose behalf, where several share an engine
@@ -107,5 +109,6 @@ create table spans (
   links STRUCT(trace_id VARCHAR, span_id VARCHAR, attributes VARCHAR)[], -- spans that this one points to
   events STRUCT(time_ns BIGINT, name VARCHAR, attributes VARCHAR)[],     -- things that happened within the span
   dropped_attributes BIGINT,                                             -- attributes, events and links that the sender says it dropped
+  span_number BIGINT default nextval('span_numbers'),                    -- order in which the store got it: facts are brought up to date by it
   attributes VARIANT                                                     -- every attribute that has no column of its own
 );

@@ -12,6 +12,8 @@
 --   local_tokens BIGINT -- usable on the device whether used or not [tokens]
 --   tier VARCHAR -- tier of the offer
 --   offer_end_tokens BIGINT -- how far any admission of this attempt reached with its offer [tokens]
+--   missing_key VARCHAR -- first key that was not found on the device
+--   explaining_span_id VARCHAR -- the span that says why, as the recorder knew it
 create or replace view _admissions as
 select
   admit.trace_id,
@@ -26,9 +28,11 @@ select
   admit.tier,
   max(admit.admit_hit_tokens + admit.admit_lease_tokens + admit.admit_offered_tokens) over (
     partition by admit.trace_id, admit.parent_span_id, admit.attempt
-  ) as offer_end_tokens
+  ) as offer_end_tokens,
+  admit.admit_missing_key as missing_key,
+  admit.links[1].span_id as explaining_span_id
 from spans as admit
 left join spans as turn on turn.name = 'turn' and turn.trace_id = admit.trace_id and turn.span_id = admit.parent_span_id
 where admit.name = 'scheduler.admit'
   and (turn.ttft_ns is null or admit.end_ns <= turn.start_ns + turn.ttft_ns)
-qualify row_number() over (partition by admit.trace_id, admit.parent_span_id order by admit.end_ns desc, admit.attempt desc) = 1;
+qualify row_number() over (partition by admit.trace_id, admit.parent_span_id order by admit.end_ns desc, admit.attempt desc, admit.sequence desc, admit.span_id desc) = 1;

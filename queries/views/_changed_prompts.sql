@@ -22,6 +22,7 @@ with asked as (
     resource_id,
     conversation_id,
     turn_id,
+    previous_turn_id,
     start_ns,
     end_ns,
     prompt_tokens,
@@ -44,9 +45,14 @@ paired as (
 ),
 -- Where an answer was published as a whole snapshot: its end.
 answers as (
-  select trace_id, turn_id, max(key_tokens) as end_tokens
-  from spans
-  where name = 'snapshot.publish' and outcome = 'committed' and key_tokens is not null and turn_id is not null
+  select p.trace_id, p.turn_id, max(p.key_tokens) as end_tokens
+  from spans as p
+  join asked as a using (trace_id, turn_id)
+  where p.name = 'snapshot.publish'
+    and p.outcome = 'committed'
+    and p.key_tokens is not null
+    -- What is published an hour later is no answer any more.
+    and p.start_ns <= a.end_ns + 3_600_000_000_000
   group by all
 )
 select
@@ -69,6 +75,8 @@ where p.complete
   and p.before.complete
   and p.seen_basis = 'keys'
   and p.before.end_ns <= p.start_ns
+  -- Where the recorder knows of another turn in between, that one's span is missing.
+  and coalesce(p.previous_turn_id = p.before.turn_id, true)
   and p.seen_since_ns <= p.before.start_ns
   -- Where all its own reuse points had been seen, it may as well be the beginning of what went before.
   and p.seen_tokens < p.key_tokens

@@ -13,6 +13,7 @@
 --   turn_id VARCHAR -- the turn that published, or that needed the room
 --   trace_id VARCHAR -- the span that says so
 --   span_id VARCHAR -- the span that says so
+--   eviction STRUCT(at_ns BIGINT, by_turn VARCHAR, reason VARCHAR, tokens BIGINT, keys BIGINT, idle_seconds DOUBLE, free_slots BIGINT, total_slots BIGINT, free_tokens BIGINT, total_tokens BIGINT, "policy" VARCHAR, span_id VARCHAR) -- what the span says of an eviction; null of a publish
 create or replace view _key_events as
 with events as (
   select
@@ -26,6 +27,22 @@ with events as (
     turn_id,
     trace_id,
     span_id,
+    case
+      when name = 'snapshot.evict' then {
+        'at_ns': start_ns,
+        'by_turn': turn_id,
+        'reason': reason,
+        'tokens': tokens,
+        'keys': len(keys),
+        'idle_seconds': idle_ns / 1e9,
+        'free_slots': free_slots,
+        'total_slots': total_slots,
+        'free_tokens': free_tokens,
+        'total_tokens': total_tokens,
+        'policy': policy,
+        'span_id': span_id
+      }
+    end as eviction,
     coalesce(sequence, 0) as sequence
   from spans
   where name in ('snapshot.publish', 'snapshot.evict') and end_ns is not null
@@ -39,8 +56,9 @@ lived as (
       rows between unbounded preceding and 1 preceding
     ) as state
   from events
+  where key is not null
 )
-select resource_id, tier, key, event, reason, begun_ns, at_ns, turn_id, trace_id, span_id
+select resource_id, tier, key, event, reason, begun_ns, at_ns, turn_id, trace_id, span_id, eviction
 from lived
 where event in ('committed', 'evicted') or state is distinct from 'committed'
 qualify row_number() over (partition by resource_id, tier, key, at_ns order by sequence desc, span_id desc) = 1;

@@ -13,4 +13,4 @@ left join spans as turn on turn.name = 'turn' and turn.trace_id = s.trace_id and
 where s.name = 'prefill'
   and s.outcome = 'preempted'
   and (turn.ttft_ns is null or s.end_ns <= turn.start_ns + turn.ttft_ns)
-qualify row_number() over (partition by s.trace_id, s.parent_span_id order by s.end_ns desc, s.attempt desc) = 1;
+qualify row_number() over (partition by s.trace_id, s.parent_span_id order by s.end_ns desc, s.attempt desc, s.span_id desc) = 1;

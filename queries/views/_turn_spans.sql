@@ -56,7 +56,7 @@
 --   segments_used_ns BIGINT[] -- when the prefix was last used [ns]
 create or replace view _turn_spans as
 with corrections as (
-  select trace_id, parent_span_id as span_id, list_distinct(flatten(list(incomplete_reasons))) as reasons
+  select trace_id, parent_span_id as span_id, list_sort(list_distinct(flatten(list(incomplete_reasons)))) as reasons
   from spans
   where name = 'turn.correction'
   group by all

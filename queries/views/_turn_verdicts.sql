@@ -1,4 +1,14 @@
--- One row a turn with its engine and its verdict: what view turns adds its main cause to, and what needs no causes stands on.
+-- One row a turn with its engine, its verdict and its main cause: table _turn_facts, and which turns contradict themselves.
+--
+-- A complete turn is contradictory where its times say otherwise than its events. Two rules, each against at least five other such
+-- turns of the same engine start, and only of 1,024 tokens and more: tokens are said to be computed 20 times as fast as the median
+-- turn computes them (a counter that is stuck: they were in the cache); or restored in no time, or 20 times as fast as the median
+-- restore (they were there already, or belong to somebody else).
+--
+-- Example: 40,000 tokens are said to be computed in 0.2 s; the median turn computes 2,700 a second:
+--
+--   fault                       contradiction
+--   engine_fault.counter_stuck  40,000 tokens computed in 0.200 s; others take about 14.81 s for as many
 --
 -- columns
 --   trace_id VARCHAR -- trace of the turn
@@ -45,35 +55,54 @@
 --   ttft_ns BIGINT -- arrival to first token [ns]
 --   total_ns BIGINT -- arrival to finish [ns]
 --   recorded_verdict VARCHAR -- the recorder's verdict, to check against
---   segments_start_tokens BIGINT[] -- first position of each segment [tokens]
---   segments_end_tokens BIGINT[] -- position past the last of each segment [tokens]
---   segments_source VARCHAR[] -- source of each segment
---   segments_origin VARCHAR[] -- how a segment came to be held
---   segments_key VARCHAR[] -- first key past each segment's start
---   segments_provider VARCHAR[] -- the turn that had brought this prefix
---   segments_provided_ns BIGINT[] -- when it had [ns]
---   segments_used_ns BIGINT[] -- when the prefix was last used [ns]
 --   engine VARCHAR -- which server
 --   replica VARCHAR -- which copy of it
+--   trace_digest UBIGINT -- md5 of trace_id in short, by which it is found quickly
+--   turn_digest UBIGINT -- the same of turn_id
+--   request_digest UBIGINT -- the same of request_id
+--   span_digest UBIGINT -- the same of span_id
+--   conversation_digest UBIGINT -- the same of conversation_id
+--   main_cause VARCHAR -- as in view turns
 --   verdict VARCHAR -- hit, restored, recomputed, cold, incomplete or contradictory
 --   fault VARCHAR -- of a contradictory turn: engine_fault.*
 --   contradiction VARCHAR -- of a contradictory turn: both sides
 create or replace view _turn_verdicts as
+with judged as (
+  select
+    t.*,
+    u.computed_seconds_each * t.computed_tokens as computed_usually,
+    u.restored_seconds_each * t.restored_tokens as restored_usually,
+    t.complete and t.ttft_ns is not null as measured,
+    case
+      when measured
+        and t.computed_tokens >= 1024
+        and u.computing_turns > 5
+        and 20 * t.compute_ns / 1e9 < u.computed_seconds_each * t.computed_tokens
+        then 'engine_fault.counter_stuck'
+      when measured
+        and t.restored_tokens >= 1024
+        and u.restoring_turns > 5
+        and 20 * t.restore_ns / 1e9 < u.restored_seconds_each * t.restored_tokens
+        then 'engine_fault.foreign_restore'
+    end as fault
+  from _turn_facts as t
+  left join _speed_facts as u using (resource_id)
+)
 select
-  t.*,
-  r.engine,
-  r.replica,
-  case
-    when not t.complete then 'incomplete'
-    when c.cause is not null then 'contradictory'
-    when t.seen_tokens is null and t.hit_tokens = 0 and t.restored_tokens = 0 then 'cold'
-    when t.seen_tokens = 0 or t.seen_tokens < coalesce(r.unit_tokens, 1) then 'cold'
-    when coalesce(t.recomputed_tokens, 0) >= greatest(t.restored_tokens, t.hit_tokens) then 'recomputed'
-    when t.restored_tokens >= t.hit_tokens then 'restored'
-    else 'hit'
-  end as verdict,
-  c.cause as fault,
-  c.said as contradiction
-from _turn_spans as t
-left join resources as r using (resource_id)
-left join _contradictions as c using (trace_id, span_id);
+  * exclude (
+    verdict, main_cause, fault, measured, computed_usually, restored_usually
+  ),
+  coalesce(fault, main_cause) as main_cause,
+  case when fault is null then verdict else 'contradictory' end as verdict,
+  fault,
+  case fault
+    when 'engine_fault.counter_stuck'
+      then format(
+        '{:,} tokens computed in {:.3f} s; others take about {:.2f} s for as many', computed_tokens, compute_ns / 1e9, computed_usually
+      )
+    when 'engine_fault.foreign_restore'
+      then format(
+        '{:,} tokens restored in {:.3f} s; others take about {:.2f} s for as many', restored_tokens, restore_ns / 1e9, restored_usually
+      )
+  end as contradiction
+from judged;

@@ -34,7 +34,7 @@ with recursive unnamed as (
     p.turn_id as previous_turn_id,
     p.prompt_tokens as previous_prompt_tokens,
     p.conversation_id as previous_conversation_id
-  from _turn_spans as t
+  from _turn_facts as t
   left join spans as s on s.name = 'turn' and s.trace_id = t.trace_id and s.span_id = t.span_id
   left join _prefix_links as l on l.trace_id = t.trace_id and l.span_id = t.span_id
   left join spans as p on p.name = 'turn' and p.trace_id = l.previous_trace_id and p.span_id = l.previous_span_id
@@ -63,7 +63,7 @@ select
   trace_id,
   span_id,
   resource_id
-from _turn_spans
+from _turn_facts
 where conversation_id is not null
 window in_order as (partition by conversation_id order by start_ns, turn_id)
 union all

@@ -14,6 +14,7 @@
 --   trace_id VARCHAR -- trace of the turn
 --   turn_span_id VARCHAR -- span of the turn
 --   span_id VARCHAR -- span of the restore
+--   start_ns BIGINT -- when it began [ns]
 create or replace view restores as
 select
   turn_id,
@@ -28,6 +29,7 @@ select
   attempt,
   trace_id,
   parent_span_id as turn_span_id,
-  span_id
+  span_id,
+  start_ns
 from spans
 where name = 'snapshot.restore';

@@ -14,9 +14,11 @@
 --   lost_error_ratio DOUBLE -- standard error of that rate over the rate; null for hits
 --   trace_id VARCHAR -- trace of the turn
 --   span_id VARCHAR -- span of the turn
+--   start_ns BIGINT -- its arrival [ns]
+--   conversation_digest UBIGINT -- md5 of conversation_id in short, by which it is found quickly
 create or replace view turn_costs as
 with hits as (
-  select resource_id, conversation_id, count(*) as hit_turns, median((ttft_ns - coalesce(queue_ns, 0)) / 1e9) as hit_median_seconds
+  select resource_id, conversation_id, conversation_digest, count(*) as hit_turns, median((ttft_ns - coalesce(queue_ns, 0)) / 1e9) as hit_median_seconds
   from _turn_verdicts
   where verdict = 'hit' and ttft_ns is not null and conversation_id is not null
   group by all
@@ -38,7 +40,7 @@ compared as (
     end as at_rate,
     e.prefill_error_ratio
   from _turn_verdicts as t
-  left join hits as h using (resource_id, conversation_id)
+  left join hits as h using (resource_id, conversation_id, conversation_digest)
   left join engine_rates as e using (resource_id)
   where t.verdict not in ('hit', 'incomplete', 'contradictory')
 )
@@ -52,5 +54,7 @@ select
   case when against_hits is not null then 'hits' when at_rate is not null then 'rate' end as lost_basis,
   case when against_hits is null and at_rate is not null then prefill_error_ratio end as lost_error_ratio,
   trace_id,
-  span_id
+  span_id,
+  start_ns,
+  conversation_digest
 from compared;

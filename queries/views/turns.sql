@@ -50,79 +50,51 @@
 --   start_ns BIGINT -- arrival [ns]
 --   end_ns BIGINT -- finish [ns]
 create or replace view turns as
-with weights as (
-  select c.trace_id, c.turn_span_id as span_id, c.source, c.cause, sum(c.end_token - c.start_token) as tokens
-  from causes as c
-  group by all
-),
-main as (
-  select
-    w.trace_id,
-    w.span_id,
-    w.cause
-  from weights as w
-  join _turn_verdicts as j using (trace_id, span_id)
-  where case j.verdict
-    when 'hit' then w.source = 'hit'
-    when 'restored' then w.source = 'restored'
-    when 'recomputed' then w.source = 'recomputed'
-    when 'cold' then w.source in ('new', 'computed', 'recomputed')
-    else w.source = 'unobserved'
-  end
-  qualify row_number() over (partition by w.trace_id, w.span_id order by w.tokens desc, w.cause) = 1
-)
 select
-  j.turn_id,
-  j.request_id,
-  j.conversation_id,
-  j.engine,
-  j.replica,
-  j.run,
-  j.tenant,
-  j.model,
-  j.session_id,
-  make_timestamp_ns(j.start_ns) as started_at,
-  j.prompt_tokens,
-  j.seen_tokens,
-  j.seen_basis,
-  j.hit_tokens,
-  j.restored_tokens,
-  j.computed_tokens,
-  j.recomputed_tokens,
-  j.new_tokens,
-  j.unobserved_tokens,
-  j.work_hit_tokens,
-  j.work_restored_tokens,
-  j.work_computed_tokens,
-  j.wasted_restored_tokens,
-  j.wasted_computed_tokens,
-  j.self_recovered_tokens,
-  j.discarded_tokens,
-  j.output_tokens,
-  j.attempts,
-  j.retries,
-  j.frontend_ns / 1e9 as frontend_seconds,
-  j.queue_ns / 1e9 as queue_seconds,
-  j.restore_ns / 1e9 as restore_seconds,
-  j.compute_ns / 1e9 as compute_seconds,
-  j.ttft_ns / 1e9 as ttft_seconds,
-  j.total_ns / 1e9 as total_seconds,
-  j.verdict,
-  case
-    -- The cache did its work and the turn still waited: more than half of the time to the first token, and at least a second.
-    when j.verdict = 'hit' and j.queue_ns > j.ttft_ns / 2 and j.queue_ns >= 1_000_000_000 then 'not_cache.queue'
-    when j.verdict = 'contradictory' then j.fault
-    when j.verdict = 'incomplete' then coalesce(m.cause, 'unobserved.events_missing')
-    else m.cause
-  end as main_cause,
-  j.contradiction,
-  j.status,
-  j.complete,
-  j.incomplete_reasons,
-  j.trace_id,
-  j.span_id,
-  j.resource_id,
-  j.start_ns,
-  j.end_ns
-from _turn_verdicts as j
-left join main as m using (trace_id, span_id);
+  turn_id,
+  request_id,
+  conversation_id,
+  engine,
+  replica,
+  run,
+  tenant,
+  model,
+  session_id,
+  make_timestamp_ns(start_ns) as started_at,
+  prompt_tokens,
+  seen_tokens,
+  seen_basis,
+  hit_tokens,
+  restored_tokens,
+  computed_tokens,
+  recomputed_tokens,
+  new_tokens,
+  unobserved_tokens,
+  work_hit_tokens,
+  work_restored_tokens,
+  work_computed_tokens,
+  wasted_restored_tokens,
+  wasted_computed_tokens,
+  self_recovered_tokens,
+  discarded_tokens,
+  output_tokens,
+  attempts,
+  retries,
+  frontend_ns / 1e9 as frontend_seconds,
+  queue_ns / 1e9 as queue_seconds,
+  restore_ns / 1e9 as restore_seconds,
+  compute_ns / 1e9 as compute_seconds,
+  ttft_ns / 1e9 as ttft_seconds,
+  total_ns / 1e9 as total_seconds,
+  verdict,
+  main_cause,
+  contradiction,
+  status,
+  complete,
+  incomplete_reasons,
+  trace_id,
+  span_id,
+  resource_id,
+  start_ns,
+  end_ns
+from _turn_verdicts;

@@ -14,6 +14,8 @@
 --   span_id VARCHAR -- the span
 --   trace_id VARCHAR -- trace of the turn
 --   turn_span_id VARCHAR -- span of the turn
+--   start_ns BIGINT -- when it began [ns]
+--   turn_start_ns BIGINT -- arrival of the turn [ns]
 create or replace view waterfall as
 select
   t.turn_id,
@@ -27,7 +29,9 @@ select
   s.tier,
   s.span_id,
   s.trace_id,
-  t.span_id as turn_span_id
-from _turn_spans as t
+  t.span_id as turn_span_id,
+  s.start_ns,
+  t.start_ns as turn_start_ns
+from _turn_facts as t
 join spans as s
   on s.trace_id = t.trace_id and (s.span_id = t.span_id or s.parent_span_id = t.span_id) and s.name <> 'turn.correction';

@@ -22,7 +22,7 @@ def _verdict(store: MemoryStore) -> tuple[str, str, str | None]:
 
 def test_a_counter_that_is_stuck() -> None:
     store = _turns(quick=0.04)
-    said = "2,700 tokens computed in 0.040 s; others take 1.000 s for as many"
+    said = "2,700 tokens computed in 0.040 s; others take about 1.00 s for as many"
     assert _verdict(store) == ("contradictory", "engine_fault.counter_stuck", said)
     assert (
         f"Verdict: contradictory (engine_fault.counter_stuck). The events and the times cannot both be right: {said}."
@@ -65,7 +65,7 @@ def test_a_restore_that_took_no_time() -> None:
             "r-6",
             "contradictory",
             "engine_fault.foreign_restore",
-            "2,048 tokens restored in 0.000 s; others take 1.000 s for as many",
+            "2,048 tokens restored in 0.000 s; others take about 1.00 s for as many",
         ),
         ("r-5", "restored", "evicted.memory", None),
     ]

@@ -265,8 +265,8 @@ def test_the_recorders_verdict_against_the_sqls() -> None:
     store = scene.store()
     ask = "select recorded_verdict, verdict, turns, later, example_turn from verdict_disagreements(?, ?, ?, ?)"
     assert store.rows(ask, ALL) == []
-    store.connection.execute("update spans set verdict = 'hit' where turn_id in ('t0', 't1') and name = 'turn'")
-    store.connection.execute("update spans set hit_tokens = 1 where turn_id = 't2' and name = 'turn'")  # parts_do_not_sum
+    store.change("update spans set verdict = 'hit' where turn_id in ('t0', 't1') and name = 'turn'")
+    store.change("update spans set hit_tokens = 1 where turn_id = 't2' and name = 'turn'")  # parts_do_not_sum
     assert [tuple(row.values()) for row in store.rows(ask, ALL)] == [
         ("hit", "cold", 2, False, "t0"),
         ("cold", "incomplete", 1, True, "t2"),

@@ -67,7 +67,7 @@ def test_agents_are_found_again_without_their_ids() -> None:
     """Four agents: no two are joined, and each is found whole but for single requests and two that begin anew in their middle."""
     store = replayed(*(AGENTIC / f"trace_{number}.json" for number in ("0023", "0118", "0468", "0642")))
     real = {row["turn_id"]: row["conversation_id"] for row in store.rows("select turn_id, conversation_id from turns")}
-    store.connection.execute("update spans set conversation_id = null")
+    store.change("update spans set conversation_id = null")
     found: dict[str, Counter[str]] = {}
     for row in store.rows("select turn_id, conversation_id from linked_turns"):
         found.setdefault(row["conversation_id"], Counter())[real[row["turn_id"]]] += 1

@@ -37,7 +37,7 @@ def store() -> MemoryStore:
 @settings(max_examples=40, deadline=None)
 @given(turns=st.lists(turn_events, min_size=1, max_size=5), order=st.randoms(use_true_random=False))
 def test_any_traffic(store: MemoryStore, turns: list[list[tuple[Any, ...]]], order: random.Random) -> None:
-    store.connection.execute("delete from spans")
+    store.change("delete from spans")
     scene = Scene()
     keys = [f"k{n}" for n in range(P // 16)]
     found: dict[str, Attribution] = {}

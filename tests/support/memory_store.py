@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 
 from turnlens.collectors import arriving
 from turnlens.collectors.decode import decode_traces
-from turnlens.queries import readonly, schema
+from turnlens.queries import folding, readonly, schema
 from turnlens.queries.readonly import Parameters
 from turnlens.tracing import Recorder, Turn
 
@@ -38,12 +38,19 @@ class MemoryStore:
         arriving.insert_spans(self.connection, [batch])
 
     def query(self, sql: str, parameters: Parameters = None) -> pa.Table:
+        folding.fold_all(self.connection)
         return readonly.run(self.connection.cursor(), sql, parameters)
+
+    def change(self, sql: str) -> None:
+        """Change what is stored, as no collector does, and tell all facts anew."""
+        self.connection.execute(sql)
+        folding.start_over(self.connection)
 
     def rows(self, sql: str, parameters: Parameters = None) -> list[dict[str, Any]]:
         return self.query(sql, parameters).to_pylist()
 
     def close(self) -> None:
+        folding.fold_all(self.connection)
         self.connection.close()
 
 

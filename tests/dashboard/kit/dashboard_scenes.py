@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from turnlens.collectors import arriving
 from turnlens.collectors.decode import decode_traces
-from turnlens.queries import schema
+from turnlens.queries import folding, schema
 from turnlens.tracing import Turn
 
 UNIT = 16
@@ -36,6 +36,7 @@ def file_store(path: Path, spans: Sequence[ReadableSpan]) -> Path:
             batch = decode_traces(encode_spans(spans), time.time_ns())
             arriving.insert_resources(connection, [batch], set())
             arriving.insert_spans(connection, [batch])
+            folding.fold_all(connection)
     finally:
         connection.close()
     return path

@@ -1,0 +1,41 @@
+"""The thread that tells facts while spans come: soon after they came, and never for more than a fifth of the time."""
+
+import sys
+import threading
+import time
+
+from turnlens.collectors.errors import UnavailableError
+from turnlens.collectors.store import Store
+
+_EVERY_SECONDS = 1.0
+# After a fold it rests so many times as long as that took: with a large store and heavy traffic facts come a little later.
+_REST = 4.0
+_AT_ONCE_SECONDS = 2.0
+_AFTER_ERROR_SECONDS = 10.0
+
+
+class Folding:
+    """Calls ``Store.fold`` in a thread of its own. ``close`` ends it; what is not told then, ``Store.close`` tells."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="turnlens-folding", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the thread, after the fold that it is at."""
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        rest = _EVERY_SECONDS
+        while not self._ended.wait(rest):
+            began = time.monotonic()
+            try:
+                self._store.fold(_AT_ONCE_SECONDS)
+            except UnavailableError as error:
+                sys.stderr.write(f"turnlens: {error}\n")
+                rest = _AFTER_ERROR_SECONDS
+            else:
+                rest = max(_EVERY_SECONDS, _REST * (time.monotonic() - began))

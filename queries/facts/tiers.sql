@@ -1,0 +1,6 @@
+insert into _other_tiers
+select distinct resource_id
+from _arrived
+where name in ('snapshot.publish', 'snapshot.evict')
+  and coalesce(tier, 'unspecified') <> 'device'
+  and resource_id not in (select resource_id from _other_tiers);
