@@ -11,9 +11,10 @@ import click
 from turnlens.collectors.server import Collector, serve
 from turnlens.collectors.settings import Settings, flag_of, loopback, variable_of
 from turnlens.dashboard import checking, comparisons, explain_text, histories, occupancies, output, reporting, simulating
-from turnlens.dashboard.verbs import FORMAT, STORE, F, Failure, Misuse, failing, print_query
+from turnlens.dashboard.verbs import FORMAT, STORE, F, Failure, Misuse, failing, over_range, print_list, print_query
 from turnlens.queries import connect, library
 from turnlens.queries.explain import explain as explain_turn
+from turnlens.queries.ranges import Range
 from turnlens.queries.store import ServerStore
 
 VERDICTS = ("hit", "restored", "recomputed", "cold", "incomplete", "contradictory")
@@ -89,9 +90,10 @@ def sql(sql: str | None, store: str | None, form: str) -> None:
 @STORE
 @FORMAT
 @failing
-def turns(conversation: str | None, verdict: str | None, limit: int, store: str | None, form: str) -> None:
+@over_range
+def turns(over: Range, conversation: str | None, verdict: str | None, limit: int, store: str | None, form: str) -> None:
     """List turns in the order in which they arrived: tokens by source, verdict and main cause."""
-    print_query(connect(store), "from list_turns(?, ?, ?)", form, [conversation, verdict, limit])
+    print_list(connect(store), over, "from list_turns(?, ?, ?, ?, ?, ?, ?)", [conversation, verdict, limit], form)
 
 
 @turnlens.command()
@@ -99,9 +101,10 @@ def turns(conversation: str | None, verdict: str | None, limit: int, store: str 
 @STORE
 @FORMAT
 @failing
-def conversations(limit: int, store: str | None, form: str) -> None:
+@over_range
+def conversations(over: Range, limit: int, store: str | None, form: str) -> None:
     """List conversations: how long they grew, where their tokens came from, how slow they got."""
-    print_query(connect(store), "from list_conversations(?)", form, [limit])
+    print_list(connect(store), over, "from list_conversations(?, ?, ?, ?, ?)", [limit], form)
 
 
 @turnlens.command()

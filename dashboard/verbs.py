@@ -14,6 +14,7 @@ from turnlens.collectors.errors import CollectorError
 from turnlens.dashboard import output
 from turnlens.queries import ranges
 from turnlens.queries.errors import QueryError, StoreError, UnknownTurnError
+from turnlens.queries.ranges import Range
 from turnlens.queries.store import Store
 from turnlens.tracing.engines.reference.traces import TraceError
 
@@ -65,6 +66,19 @@ def print_query(store: Store, sql: str, form: str, parameters: list[Any] | None 
     finally:
         store.close()
     output.emit(table.to_pylist(), table.column_names, form, raw)
+
+
+def print_list(store: Store, over: Range, sql: str, more: list[Any], form: str) -> None:
+    """Ask for a list over a range, which must not be empty unless it is everything; a table shows runs only where there are."""
+    try:
+        if over != Range():
+            ranges.check(store, over)
+        table = store.query(sql, [*over.parameters, *more])
+    finally:
+        store.close()
+    rows: list[output.Row] = table.to_pylist()
+    without = {"run"} if form == "table" and all(row["run"] is None for row in rows) else set[str]()
+    output.emit(rows, [name for name in table.column_names if name not in without], form)
 
 
 def over_range(call: F) -> F:

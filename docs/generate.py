@@ -1,12 +1,16 @@
-"""Write the files that are generated from ``tracing/conventions.py``: the tables of the store and the page of names.
+"""Write the files that are generated: from ``tracing/conventions.py`` the tables of the store and the page of names, from the
+heads of the SQL files the page of everything that can be asked.
 
-Run ``python docs/generate.py`` after changing a name; ``python docs/generate.py --check`` fails when a file is not current.
+Run ``python docs/generate.py`` after changing one; ``python docs/generate.py --check`` fails when a file is not current.
 """
 
+import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from turnlens.queries import library
+from turnlens.queries.library import SqlObject
 from turnlens.tracing import conventions
 from turnlens.tracing.conventions import Field
 
@@ -51,6 +55,7 @@ def _table(name: str, head: str, rows: Iterable[tuple[str, str, str]]) -> str:
     width = max(len(column) + len(kind) for column, kind, _ in rows) + 2
     lines = [
         f"-- {head}",
+        "--",
         "-- Generated from tracing/conventions.py by docs/generate.py; do not edit.",
         f"create table {name} (",
     ]
@@ -106,10 +111,124 @@ def conventions_md() -> str:
     )
 
 
+# Every table, view and macro that is not private is in one group; sql_md says which is not.
+GROUPS = {
+    "To begin with: the views": (
+        "turns causes conversations evictions restores waterfall turn_costs engine_rates linked_turns incomplete_reasons"
+    ),
+    "This turn": "find_turns nearest_turns turn_of sources_of causes_of related_turns restores_of waterfall_of cost_of",
+    "This conversation": "conversation_of conversation_named nearest_conversations",
+    "Which turns and conversations there are": "list_turns list_conversations totals_by_verdict range_facts",
+    "Where the time goes": "report_totals lost_by_cause lease_gaps",
+    "How much may come between": "retention_curve retention_half reasks",
+    "Slots or memory, and who took whose place": (
+        "bounds_in evictions_by_reason occupancy_in blame_of_conversations blame_of_turns"
+    ),
+    "What-if: the recorded stream that it replays": "reference_engines reference_size reference_turns reference_changes",
+    "What a snapshot costs": "snapshot_cost decode_beside_publishes",
+    "Two sides beside each other": "compare compare_figures compare_choices",
+    "Whether the engine's own counters agree": "agreement",
+    "Whether the tool itself is well": (
+        "health ingest_lag dropped_records incomplete_turns unfinished_turns quiet_engines clock_skew odd_spans "
+        "verdict_disagreements"
+    ),
+    "What a store has": "list_objects list_columns",
+    "What the dashboard and the demo show": (
+        "turn_totals turns_page conversation_totals conversations_page conversation_turns filter_choices demo_turns demo_choice"
+    ),
+    "Tables": "spans resources metric_points schema_history",
+}
+ARGUMENTS = {
+    "the_engine": "only turns of this engine; null: of any",
+    "the_run": "only turns of this run; null: of any",
+    "since": "only turns that arrived from then on; null: from the first on [wall ns]",
+    "until": "only turns that arrived before; null: up to the last [wall ns]. Of the recorded stream: never null",
+    "the_conversation": "a conversation's id; where it filters, null: any",
+    "the_verdict": "only turns with this verdict; null: any",
+    "the_cause": "only turns with this main cause; null: any",
+    "trace, span": "a turn's `trace_id` and `span_id`, of which no two turns have the same",
+    "id": "an id, or what may be meant for one",
+    "most": "at most so many rows",
+    "rows_each, page_number": "how many rows a page has, and which page, from 1",
+    "interval_seconds": "length of an interval; null: a twentieth of the range [s]",
+    "seconds": "length of an interval [s]",
+    "axis": "what passed between: `publishes`, `conversations`, `turns`, `tokens` or `seconds`",
+    "names_of": "what `a` and `b` are names of: `run`, `version` or `engine`; null: only times tell the sides apart",
+    "a, b": "the names of the two sides; null where only times tell them apart",
+    "a_since, a_until, b_since, b_until": "as `since` and `until`, of one side",
+    "as_of": "the present, to judge silence from; null: the last that anybody was heard of [wall ns]",
+    "resource": "an engine start, as in `resource_id`",
+    "object": "the name of a table or a view",
+}
+
+
+def sql_md() -> str:
+    public = {item.name: item for item in library.objects() if not item.private}
+    grouped = [name for names in GROUPS.values() for name in names.split()]
+    if sorted(grouped) != sorted(public):
+        raise SystemExit(f"docs/generate.py: GROUPS and the SQL files differ: {sorted(set(grouped) ^ set(public))}")
+    explained = {name for names in ARGUMENTS for name in names.split(", ")}
+    unexplained = {name for item in public.values() for name in item.arguments} - explained
+    if unexplained:
+        raise SystemExit(f"docs/generate.py: ARGUMENTS says nothing of {sorted(unexplained)}")
+    lines = [
+        "# What can be asked in SQL",
+        "",
+        "Generated from the heads of the files in `queries`. `turnlens queries` lists the same, `turnlens queries NAME` shows",
+        "the SQL of one. Ask with `turnlens sql`, with `turnlens.queries.connect().query(...)`, or with any DuckDB client. A",
+        "macro is called like a table: `from conversation_of('agent-3')`.",
+        "",
+        "Units stand in the names: `_tokens`, `_seconds`, `_ns` (wall-clock nanoseconds since 1970); `_at` is a time in UTC,",
+        "a `_ratio` lies in [0, 1]. What was not observed is null, never 0. P is the length of a turn's prompt, S how much",
+        "of it had been seen before.",
+        "",
+        "| argument of macros | meaning |",
+        "| --- | --- |",
+        *(f"| {', '.join(f'`{name}`' for name in names.split(', '))} | {brief} |" for names, brief in ARGUMENTS.items()),
+        "",
+    ]
+    for title, names in GROUPS.items():
+        lines += [f"**{title}**", ""]
+        lines += [f"- [`{name}`](#{name}): {_markdown(_sentence(public[name].brief))}" for name in names.split()]
+        lines += [""]
+    for title, names in GROUPS.items():
+        lines += [f"## {title}", ""]
+        for name in names.split():
+            lines += _section(public[name])
+    return "\n".join(lines)
+
+
+def _section(item: SqlObject) -> list[str]:
+    lines = [f"### {item.name}", ""]
+    if item.kind == "macros":
+        lines += ["```sql", f"from {item.name}({', '.join(item.arguments)})", "```", ""]
+    lines += [_markdown(item.brief), ""]
+    for note in item.notes if item.kind != "tables" else ():
+        if note.startswith(" "):
+            lines += ["```", *(line.removeprefix("   ") for line in note.splitlines()), "```", ""]
+        else:
+            lines += [_markdown(note), ""]
+    lines += ["| column | type | meaning |", "| --- | --- | --- |"]
+    lines += [f"| `{column.name}` | {column.type} | {_markdown(column.brief)} |" for column in item.columns]
+    return [*lines, ""]
+
+
+def _sentence(text: str) -> str:
+    return re.split(r"(?<=[.?]) (?=[A-Z`])", text, maxsplit=1)[0]
+
+
+def _markdown(text: str) -> str:
+    """The text of a head with its SQL as code, and with nothing else in it taken for Markdown."""
+    text = re.sub(r"(?<!`)\b(from \w+\([^)]*\)|select \w[^.]*? from \w.*$)", r"``\1``", text)
+    parts = re.split(r"``(.+?)``", text)
+    return "".join(f"`{part}`" if at % 2 else re.sub(r"([*|<]|(?<!\w)_(?=\w))", r"\\\1", part) for at, part in enumerate(parts))
+
+
 FILES = {
     "queries/tables/spans.sql": spans_sql,
     "queries/tables/resources.sql": resources_sql,
     "docs/conventions.md": conventions_md,
+    "docs/sql.md": sql_md,
 }
 
 

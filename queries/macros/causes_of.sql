@@ -1,6 +1,9 @@
 -- The spans of one turn's prompt with their causes, in order, each with the eviction that explains it where one does.
 --
 -- Example: from causes_of('0af7651916cd43dd8448eb211c80319c', 'b7ad6b7169203331')
+--
+-- columns are those of causes but trace_id, turn_span_id, resource_id, and
+--   eviction STRUCT -- at_ns, by_turn, by_conversation, reason, tokens, keys, idle_seconds, what was free, policy, span_id; else null
 create or replace macro causes_of(trace, span) as table
 select
   c.* exclude (trace_id, turn_span_id, resource_id),

@@ -1,6 +1,13 @@
 -- The turns that an id may mean: turn id, request id, trace id or span id.
 --
 -- Example: from find_turns('agent-3-t25')
+--
+-- columns
+--   turn_id VARCHAR -- the turn
+--   request_id VARCHAR -- id of its request
+--   trace_id VARCHAR -- its trace
+--   span_id VARCHAR -- its span
+--   start_ns BIGINT -- arrival [ns]
 create or replace macro find_turns(id) as table
 select turn_id, request_id, trace_id, span_id, start_ns
 from _turn_spans

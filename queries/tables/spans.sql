@@ -1,4 +1,5 @@
 -- One row a span, whoever sent it. Columns without a value are null.
+--
 -- Generated from tracing/conventions.py by docs/generate.py; do not edit.
 create table spans (
   trace_id VARCHAR,                                                      -- 32 hexadecimal digits; one trace a turn
