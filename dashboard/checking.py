@@ -13,6 +13,7 @@ from turnlens.dashboard.wording import Row
 from turnlens.queries import connect, ranges
 from turnlens.queries.ranges import Range
 from turnlens.queries.store import ServerStore, Store
+from turnlens.queries.words import counted
 
 EXIT_BAD = 3
 _LEVELS = (("bad", "bad", "bad"), ("warn", "warning", "warnings"), ("ok", "ok", "ok"))
@@ -114,7 +115,7 @@ def render_agreement(every: list[Row], rows: list[Row]) -> str:
         return f"{_NO_COUNTERS}\n"
     differ = [row for row in every if row["difference"]]
     unexplained = [row for row in differ if row["explained_by"] == "unexplained"]
-    compared = f"{wording.tokens(len(every))} sums of counters compared"
+    compared = f"{counted(len(every), 'sum', 'sums')} of counters compared"
     if not differ:
         said = f"{compared}: all agree with the events."
     else:

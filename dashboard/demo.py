@@ -25,6 +25,7 @@ from turnlens.queries import connect
 from turnlens.queries.errors import StoreError, StoreVersionError
 from turnlens.queries.explain import explain
 from turnlens.queries.store import Store
+from turnlens.queries.words import counted
 from turnlens.tracing import Recorder
 from turnlens.tracing.engines.reference.settings import EngineConfig
 from turnlens.tracing.engines.reference.workload import DEMO_SECONDS, demo_config, run_demo
@@ -52,7 +53,9 @@ def run(path: Path, seed: int, form: str) -> None:
     if form == "csv":
         output.emit(rows, list(rows[0]), "csv")
         return
-    click.echo(f"{spans:,} spans over OTLP into {path} in {time.monotonic() - started:.0f} s. Some of the turns, in tokens:\n")
+    click.echo(
+        f"{counted(spans, 'span')} over OTLP into {path} in {time.monotonic() - started:.0f} s. Some of the turns, in tokens:\n"
+    )
     output.emit(rows, list(rows[0]), "table")
     click.echo()
     output.emit(totals, list(totals[0]), "table")

@@ -12,6 +12,7 @@ from turnlens.dashboard.output import Row
 from turnlens.dashboard.verbs import FORMAT, STORE, Misuse, failing, over_range
 from turnlens.queries import connect, ranges
 from turnlens.queries.ranges import Range
+from turnlens.queries.words import counted
 
 AXES = {  # what may pass between, and how a number of it is said
     "publishes": "publishes",
@@ -50,12 +51,12 @@ def conversation(conversation: str, store: str | None, form: str) -> None:
     if form != "table":
         output.emit(rows, found.column_names, form)
         return
-    click.echo(f"Conversation {conversation}, {_count(len(rows), 'turn')}\n")
+    click.echo(f"Conversation {conversation}, {counted(len(rows), 'turn')}\n")
     output.emit(rows, [name for name in found.column_names if any(row[name] is not None for row in rows)], form)
     click.echo("\nRatios are of the turn's prompt tokens; cached is hit and restored. Seconds are from arrival.")
     derived = sum(row["linked_by"] == "prefix" for row in rows)
     if derived:
-        click.echo(f"Derived: {_count(derived, 'turn')} brought no conversation id, linked by the prefix that each continues.")
+        click.echo(f"Derived: {counted(derived, 'turn')} brought no conversation id, linked by the prefix that each continues.")
 
 
 @click.command()
@@ -173,7 +174,3 @@ def _shown(row: Row) -> Row:
 
 def _number(value: Any) -> str:
     return f"{value:,.0f}" if value >= 10 or value == int(value) else f"{value:.1f}"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"

@@ -22,6 +22,7 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.resources import files
+from itertools import groupby
 from typing import NamedTuple
 
 KINDS = ("tables", "views", "macros")
@@ -97,15 +98,17 @@ def parse(kind: str, name: str, sql: str, made: Mapping[str, SqlObject]) -> SqlO
     if others is not None and others[1] is not None:
         without = (others[2] or "").split(", ")
         columns[:0] = [column for column in made[others[1]].columns if column.name not in without]
-    brief, *notes = "\n".join(line[2:].rstrip() for line in head[:at]).strip("\n").split("\n\n")
+    brief, *notes = _paragraphs([line[2:].rstrip() for line in head[:at]]) or [""]
     signature = _SIGNATURE.search(sql)
     arguments = signature[1].split(", ") if signature is not None and signature[1] else []
-    return SqlObject(kind, name, _line(brief), tuple(map(_paragraph, notes)), tuple(arguments), tuple(columns), sql)
+    return SqlObject(kind, name, brief, tuple(notes), tuple(arguments), tuple(columns), sql)
 
 
-def _paragraph(text: str) -> str:
-    return text if text.startswith("   ") else _line(text)
-
-
-def _line(text: str) -> str:
-    return " ".join(text.split())
+def _paragraphs(lines: list[str]) -> list[str]:
+    """Sentences are joined to one line; a block that is indented keeps its lines, and needs no empty one around it."""
+    runs = groupby(lines, key=lambda line: "block" if line.startswith("   ") else "text" if line else "")
+    return [
+        ("\n" if kind == "block" else " ").join(line if kind == "block" else line.strip() for line in run)
+        for kind, run in runs
+        if kind
+    ]

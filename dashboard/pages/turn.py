@@ -7,6 +7,7 @@ from turnlens.dashboard.pieces import Row
 from turnlens.queries.errors import UnknownTurnError
 from turnlens.queries.explain import explain
 from turnlens.queries.store import Store
+from turnlens.queries.words import counted
 
 RELATED_EACH = 4
 _RELATED = {
@@ -151,11 +152,14 @@ def _related(store: Store, of: list[object]) -> None:
                 pieces.strong(title, role)
                 for row in of_role:
                     _related_turn(row)
+                left_out = of_role[0]["of_turns"] - len(of_role)
+                if left_out:
+                    st.caption(f"and {left_out:,} more")
 
 
 def _related_turn(row: Row) -> None:
     whose = f" of {row['conversation_id']}" if row["conversation_id"] else ""
-    size = f" · {wording.tokens(row['tokens'])} tokens" if row["tokens"] is not None else ""
+    size = f" · {counted(row['tokens'], 'token')}" if row["tokens"] is not None else ""
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         if row["ask"] is not None:
             pieces.link_to_turn(row["ask"], "Open")

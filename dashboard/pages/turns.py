@@ -6,6 +6,7 @@ from turnlens.dashboard import address, charts, columns, filters, frame, pieces,
 from turnlens.dashboard.filters import Filters
 from turnlens.dashboard.pieces import Row
 from turnlens.queries.store import Store
+from turnlens.queries.words import counted
 
 TURNS_EACH = 25
 CONVERSATIONS_EACH = 10
@@ -46,7 +47,7 @@ def _say_filters(chosen: Filters) -> None:
 def _sources(totals: Row) -> None:
     st.subheader("Where prompt tokens came from")
     incomplete = totals["incomplete_turns"]
-    left_out = f" Left out: {pieces.counted(incomplete, 'incomplete turn')}." if incomplete else ""
+    left_out = f" Left out: {counted(incomplete, 'incomplete turn')}." if incomplete else ""
     if not totals["complete_turns"]:
         st.warning(
             "None of these turns is complete, so there is nothing to add up. The list below says why.",
@@ -54,15 +55,16 @@ def _sources(totals: Row) -> None:
         )
         return
     st.caption(
-        f"{totals['prompt_tokens']:,} prompt tokens of {pieces.counted(totals['complete_turns'], 'complete turn')}.{left_out}"
+        f"{counted(totals['prompt_tokens'], 'prompt token')} of {counted(totals['complete_turns'], 'complete turn')}.{left_out}"
     )
     pieces.source_figures(totals["sources"])
     pieces.chart(charts.source_bar(totals["sources"]), "sources", "Prompt tokens by source as one bar.")
     with st.container(horizontal=True, vertical_alignment="center"):
         if totals["reuse_ratio"] is not None:
+            seen = counted(totals["seen_tokens"], "token")
             st.text(
-                f"Reuse: {pieces.percent(totals['reuse_ratio'])} of the {totals['seen_tokens']:,} tokens that had been seen "
-                f"before were hit or restored ({totals['reused_tokens']:,}). "
+                f"Reuse: {pieces.percent(totals['reuse_ratio'])} of what had been seen before was hit or restored "
+                f"({totals['reused_tokens']:,} of {seen}). "
                 f"First token: {wording.seconds(totals['median_ttft_seconds'])} in the median."
             )
         pieces.csv(totals["sources"], ["source", "tokens", "of_tokens", "share_ratio"], "sources")
@@ -90,7 +92,7 @@ def _turns(store: Store, chosen: Filters, totals: Row) -> None:
     number = address.number("page", totals["pages"])
     table = store.query("from turns_page(?, ?, ?, ?, ?, ?)", [*chosen, TURNS_EACH, number])
     st.caption(
-        f"{pieces.counted(totals['turns'], 'turn')}, the latest first, in tokens and seconds. A click on a cell opens the turn."
+        f"{counted(totals['turns'], 'turn')}, the latest first, in tokens and seconds. A click on a cell opens the turn."
     )
     row = pieces.clicked_row(table, columns.TURNS, f"turns-{number}-{hash(chosen)}")
     _pages("page", number, totals["pages"])
@@ -99,16 +101,16 @@ def _turns(store: Store, chosen: Filters, totals: Row) -> None:
 
 
 def _conversations(store: Store, chosen: Filters) -> None:
-    counted = stores.one(store, "from conversation_totals(?, ?)", [chosen.engine, CONVERSATIONS_EACH])
-    if not counted["conversations"]:
+    there = stores.one(store, "from conversation_totals(?, ?)", [chosen.engine, CONVERSATIONS_EACH])
+    if not there["conversations"]:
         return
     st.subheader("Conversations")
-    number = address.number("conversations", counted["pages"])
+    number = address.number("conversations", there["pages"])
     table = store.query("from conversations_page(?, ?, ?)", [chosen.engine, CONVERSATIONS_EACH, number])
-    many = pieces.counted(counted["conversations"], "conversation")
+    many = counted(there["conversations"], "conversation")
     st.caption(f"{many}, the latest first, whatever their verdicts. A click on a cell chooses one.")
     row = pieces.clicked_row(table, columns.CONVERSATIONS, f"conversations-{number}-{hash(chosen)}")
-    _pages("conversations", number, counted["pages"])
+    _pages("conversations", number, there["pages"])
     if row is not None:
         address.write(conversation=table["conversation_id"][row].as_py(), page=None, conversations=None, turn=None)
         st.rerun()

@@ -209,6 +209,27 @@ def test_sql_prints_numbers_as_they_are(store: str) -> None:
     assert run("sql", "select 2026 as year, 1e-9::double as tiny", "--store", store).output == "year   tiny\n2026  1e-09\n"
 
 
+def test_sql_prints_six_digits_of_a_float_in_a_table_and_all_to_a_program(store: str) -> None:
+    query = "select 2 / 3 as third, 1234567.891 * 1 as large, 0.1::double + 0.2::double as near, 2::double as two, 1e20::double as vast"
+    done = run("sql", query, "--store", store)
+    assert [line.split() for line in done.output.splitlines()] == [
+        ["third", "large", "near", "two", "vast"],
+        ["0.666667", "1234568", "0.3", "2", "1e+20"],
+    ]
+    exact = ["0.6666666666666666", "1234567.891", "0.30000000000000004", "2.0", "1e+20"]
+    assert run("sql", query, "--store", store, "--format", "csv").output == f"third,large,near,two,vast\n{','.join(exact)}\n"
+    (row,) = json.loads(run("sql", query, "--store", store, "--format", "json").output)
+    assert [str(value) for value in row.values()] == exact
+
+
+def test_what_a_macro_refuses_is_said_without_duckdbs_words(store: str, serving: Collector) -> None:
+    for where in (store, serving.http_url):
+        done = run("slots", "--interval", "0.0001", "--store", where)
+        said = "Intervals of 0.0001 s are too short for this range: at most 10,000 can be made."
+        assert (done.exit_code, done.output) == (2, f"Error: {said}\n")
+        assert "Binder Error: " in run("sql", "select nosuch", "--store", where).output
+
+
 def test_a_narrow_terminal_loses_columns_and_says_which(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output, "_width", lambda: 61)
     lines = run("turns", "--store", store).output.splitlines()
