@@ -9,21 +9,6 @@ from turnlens.queries.ranges import Range
 from turnlens.queries.words import counted
 
 Row = dict[str, Any]
-COLUMNS = (
-    "figure",
-    "a",
-    "b",
-    "difference",
-    "low",
-    "high",
-    "unit",
-    "turns_a",
-    "turns_b",
-    "differs",
-    "conversations_a",
-    "conversations_b",
-    "meaning",
-)
 _CAUSES = 8
 _NOTE = (
     "hit: found on the device, leases included. cached: hit or restored. Intervals: 95 %, from 1,000 draws of whole\n"

@@ -8,7 +8,7 @@ import click
 from turnlens.dashboard import output, wording
 from turnlens.dashboard.verbs import FORMAT, STORE, failing, over_range
 from turnlens.dashboard.wording import Row
-from turnlens.queries import connect, ranges
+from turnlens.queries import connect, frames
 from turnlens.queries.ranges import Range
 from turnlens.queries.store import Store
 from turnlens.queries.words import counted
@@ -40,7 +40,6 @@ def slots(over: Range, seconds: float | None, store: str | None, form: str) -> N
     By gauges and spans, which say what was free, and by the events, which say what was there."""
     opened = connect(store)
     try:
-        ranges.check(opened, over)
         found = slots_against_memory(opened, over, seconds)
     finally:
         opened.close()
@@ -67,8 +66,7 @@ def blame(over: Range, by: str, limit: int, store: str | None, form: str) -> Non
     """Say who evicted whom from the device, and what it cost the turns that came back for it."""
     opened = connect(store)
     try:
-        ranges.check(opened, over)
-        table = opened.query(f"from blame_of_{by}s(?, ?, ?, ?, ?)", [*over.parameters, limit])
+        table = frames.ask(opened, f"blame_of_{by}s", over, most=limit)
     finally:
         opened.close()
     rows = table.to_pylist()
@@ -82,11 +80,9 @@ def blame(over: Range, by: str, limit: int, store: str | None, form: str) -> Non
 
 def slots_against_memory(store: Store, over: Range, seconds: float | None = None) -> dict[str, list[Row]]:
     """Rows of ``bounds_in``, ``evictions_by_reason`` and ``occupancy_in`` for a range; ``seconds`` is the interval's length."""
-    return {
-        "bounds": store.query("from bounds_in(?, ?, ?, ?, ?)", [*over.parameters, seconds]).to_pylist(),
-        "evictions": store.query("from evictions_by_reason(?, ?, ?, ?)", over.parameters).to_pylist(),
-        "occupancy": store.query("from occupancy_in(?, ?, ?, ?, ?)", [*over.parameters, seconds]).to_pylist(),
-    }
+    names = {"bounds_in": "bounds", "evictions_by_reason": "evictions", "occupancy_in": "occupancy"}
+    found = frames.ask_all(store, list(names), over, interval_seconds=seconds)
+    return {names[name]: table.to_pylist() for name, table in found.items()}
 
 
 def render(found: dict[str, list[Row]]) -> str:

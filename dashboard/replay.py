@@ -13,7 +13,7 @@ import click
 
 from turnlens.dashboard import demo, output
 from turnlens.dashboard.wording import seconds, share
-from turnlens.queries import connect
+from turnlens.queries import connect, frames
 from turnlens.queries.errors import StoreError
 from turnlens.queries.words import counted
 from turnlens.tracing.engines.reference.replay import Replay, Replayed, Traffic, config_for, seconds_at_most, traffic_of
@@ -97,7 +97,7 @@ def _totals(store: Path, replayed: Replayed) -> Row:
     """The store's sums. The engine has kept its own account: where the two differ, neither is printed."""
     opened = connect(store)
     try:
-        (row,) = opened.query("from turn_totals(null, null, null, null, 1)").to_pylist()
+        (row,) = frames.rows(opened, "turn_totals", rows_each=1)
     finally:
         opened.close()
     totals: Row = {source["source"]: source["tokens"] for source in row["sources"]}

@@ -1,37 +1,21 @@
-"""The answer to what-if, as text for a terminal or as rows."""
+"""The answer to what-if, as text for a terminal."""
 
 from turnlens.dashboard import output, wording
 from turnlens.dashboard.wording import Row
+from turnlens.queries import frames
 from turnlens.queries.whatif import WhatIf
 from turnlens.queries.words import counted
 
 _ALL = 0.98  # of a prompt found whole the last token is computed
-COLUMNS = (
-    "policy",
-    "capacity",
-    "unit",
-    "capacity_bytes",
-    "turns",
-    "seen_tokens",
-    "hit_tokens",
-    "reuse_ratio",
-    "recomputed_tokens",
-    "lost_seconds",
-    "note",
-)
-
-
-def rows(answer: WhatIf) -> list[Row]:
-    """One row a capacity and policy."""
-    return [{name: getattr(outcome, name) for name in COLUMNS} for outcome in answer.curve]
 
 
 def render(answer: WhatIf) -> str:
     """Head, one table a policy, where reuse stops growing, how well the replay meets the record, what it assumes."""
     parts = [_head(answer)]
+    curves: list[Row] = frames.whatif(answer).to_pylist()
     first: list[Row] = []
     for knee in answer.knees:
-        chosen = [row for row in rows(answer) if row["policy"] == knee.policy]
+        chosen = [row for row in curves if row["policy"] == knee.policy]
         figures = [(row["capacity"], row["hit_tokens"]) for row in chosen]
         if first and figures == [(row["capacity"], row["hit_tokens"]) for row in first]:
             parts.append(f"{knee.policy}: the same at each of these capacities")

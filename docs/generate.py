@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from turnlens.queries import library
+from turnlens.queries.arguments import ARGUMENTS
 from turnlens.queries.library import SqlObject
 from turnlens.tracing import conventions
 from turnlens.tracing.conventions import Field
@@ -138,28 +139,6 @@ GROUPS = {
     ),
     "Tables": "spans resources metric_points schema_history",
 }
-ARGUMENTS = {
-    "the_engine": "only turns of this engine; null: of any",
-    "the_run": "only turns of this run; null: of any",
-    "since": "only turns that arrived from then on; null: from the first on [wall ns]",
-    "until": "only turns that arrived before; null: up to the last [wall ns]. Of the recorded stream: never null",
-    "the_conversation": "a conversation's id; where it filters, null: any",
-    "the_verdict": "only turns with this verdict; null: any",
-    "the_cause": "only turns with this main cause; null: any",
-    "trace, span": "a turn's `trace_id` and `span_id`, of which no two turns have the same",
-    "id": "an id, or what may be meant for one",
-    "most": "at most so many rows",
-    "rows_each, page_number": "how many rows a page has, and which page, from 1",
-    "interval_seconds": "length of an interval; null: a twentieth of the range [s]",
-    "seconds": "length of an interval [s]",
-    "axis": "what passed between: `publishes`, `conversations`, `turns`, `tokens` or `seconds`",
-    "names_of": "what `a` and `b` are names of: `run`, `version` or `engine`; null: only times tell the sides apart",
-    "a, b": "the names of the two sides; null where only times tell them apart",
-    "a_since, a_until, b_since, b_until": "as `since` and `until`, of one side",
-    "as_of": "the present, to judge silence from; null: the last that anybody was heard of [wall ns]",
-    "resource": "an engine start, as in `resource_id`",
-    "object": "the name of a table or a view",
-}
 
 
 def sql_md() -> str:
@@ -167,16 +146,12 @@ def sql_md() -> str:
     grouped = [name for names in GROUPS.values() for name in names.split()]
     if sorted(grouped) != sorted(public):
         raise SystemExit(f"docs/generate.py: GROUPS and the SQL files differ: {sorted(set(grouped) ^ set(public))}")
-    explained = {name for names in ARGUMENTS for name in names.split(", ")}
-    unexplained = {name for item in public.values() for name in item.arguments} - explained
-    if unexplained:
-        raise SystemExit(f"docs/generate.py: ARGUMENTS says nothing of {sorted(unexplained)}")
     lines = [
         "# What can be asked in SQL",
         "",
         "Generated from the heads of the files in `queries`. `turnlens queries` lists the same, `turnlens queries NAME` shows",
-        "the SQL of one. Ask with `turnlens sql`, with `turnlens.queries.connect().query(...)`, or with any DuckDB client. A",
-        "macro is called like a table: `from conversation_of('agent-3')`.",
+        "the SQL of one. Ask with `turnlens sql`, with any DuckDB client, or [from Python](questions.md#from-python). A macro",
+        "is called like a table: `from conversation_of('agent-3')`.",
         "",
         "Units stand in the names: `_tokens`, `_seconds`, `_ns` (wall-clock nanoseconds since 1970); `_at` is a time in UTC,",
         "a `_ratio` lies in [0, 1]. What was not observed is null, never 0. P is the length of a turn's prompt, S how much",
@@ -184,7 +159,7 @@ def sql_md() -> str:
         "",
         "| argument of macros | meaning |",
         "| --- | --- |",
-        *(f"| {', '.join(f'`{name}`' for name in names.split(', '))} | {brief} |" for names, brief in ARGUMENTS.items()),
+        *(f"| `{name}` | {said.brief}{f'; null: {said.null}' if said.null else ''} |" for name, said in ARGUMENTS.items()),
         "",
     ]
     for title, names in GROUPS.items():

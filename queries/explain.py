@@ -17,7 +17,7 @@ def explain(store: Store, turn: str, replay_all: bool = False) -> Row:
     ``restores``, ``cost`` (None for a hit), ``waterfall``, and ``kept_by`` (what would have kept what was evicted, from a
     replay of what came before; None where nothing was, or where that cannot be said; ``replay_all``: however long that takes).
     Raises UnknownTurnError for an id of no turn or of several."""
-    trace_id, span_id = _identity(store, turn)
+    trace_id, span_id = find(store, turn)
     of = [trace_id, span_id]
     (row,) = _rows(store, "from turn_of(?, ?)", of)
     cost = _rows(store, "from cost_of(?, ?)", of)
@@ -33,7 +33,8 @@ def explain(store: Store, turn: str, replay_all: bool = False) -> Row:
     }
 
 
-def _identity(store: Store, turn: str) -> tuple[str, str]:
+def find(store: Store, turn: str) -> tuple[str, str]:
+    """Trace id and span id of the turn that an id means, as for ``explain``. Raises UnknownTurnError."""
     found = _rows(store, "from find_turns(?)", [turn])
     exact = [row for row in found if row["turn_id"] == turn] or found
     if len(exact) == 1:

@@ -4,6 +4,7 @@ import streamlit as st
 
 from turnlens.dashboard import address, charts, columns, explain_text, frame, pieces, stores, wording
 from turnlens.dashboard.pieces import Row
+from turnlens.queries import frames
 from turnlens.queries.errors import UnknownTurnError
 from turnlens.queries.explain import explain
 from turnlens.queries.store import Store
@@ -59,7 +60,7 @@ def _unknown(store: Store, error: UnknownTurnError) -> None:
 
 def _turn(store: Store, explained: Row) -> None:
     turn: Row = explained["turn"]
-    of: list[object] = [turn["trace_id"], turn["span_id"]]
+    of = {"trace": turn["trace_id"], "span": turn["span_id"]}
     _head(turn)
     _sources(store, explained, of)
     _words(explained)
@@ -111,9 +112,9 @@ def _seconds(turn: Row, part: str) -> str | None:
     return None if value is None else wording.seconds(value)
 
 
-def _sources(store: Store, explained: Row, of: list[object]) -> None:
+def _sources(store: Store, explained: Row, of: dict[str, object]) -> None:
     st.subheader("Where its prompt tokens came from")
-    sources = stores.rows(store, "from sources_of(?, ?)", of)
+    sources = frames.rows(store, "sources_of", **of)
     if sources:
         pieces.source_figures(sources)
     else:
@@ -139,8 +140,8 @@ def _words(explained: Row) -> None:
                 st.text("\n".join(line.strip() for line in lines))
 
 
-def _related(store: Store, of: list[object]) -> None:
-    related = stores.rows(store, "from related_turns(?, ?, ?)", [*of, RELATED_EACH])
+def _related(store: Store, of: dict[str, object]) -> None:
+    related = frames.rows(store, "related_turns", **of, most=RELATED_EACH)
     if not related:
         return
     st.subheader("The other side")

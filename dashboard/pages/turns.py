@@ -5,6 +5,7 @@ import streamlit as st
 from turnlens.dashboard import address, charts, columns, filters, frame, pieces, stores, wording
 from turnlens.dashboard.filters import Filters
 from turnlens.dashboard.pieces import Row
+from turnlens.queries import frames
 from turnlens.queries.store import Store
 from turnlens.queries.words import counted
 
@@ -20,7 +21,7 @@ def page() -> None:
     with stores.opened() as store:
         chosen = filters.choose(store)
         pieces.whose_store(store)
-        totals = stores.one(store, "from turn_totals(?, ?, ?, ?, ?)", [*chosen, TURNS_EACH])
+        (totals,) = frames.rows(store, "turn_totals", **chosen.arguments(), rows_each=TURNS_EACH)
         if not totals["turns"] and not chosen.active():
             pieces.no_turns(store)
             return
@@ -72,7 +73,8 @@ def _sources(totals: Row) -> None:
 
 def _conversation(store: Store, chosen: Filters) -> None:
     st.subheader("The conversation, turn by turn")
-    turns = stores.rows(store, "from conversation_turns(?, ?, ?)", [chosen.conversation, chosen.engine, TURNS_DRAWN])
+    of = {"the_conversation": chosen.conversation, "the_engine": chosen.engine}
+    turns = frames.rows(store, "conversation_turns", **of, most=TURNS_DRAWN)
     ask = pieces.clicked_turn(
         charts.turn_strip(turns),
         "strip",
@@ -90,7 +92,7 @@ def _conversation(store: Store, chosen: Filters) -> None:
 def _turns(store: Store, chosen: Filters, totals: Row) -> None:
     st.subheader("Turns")
     number = address.number("page", totals["pages"])
-    table = store.query("from turns_page(?, ?, ?, ?, ?, ?)", [*chosen, TURNS_EACH, number])
+    table = frames.ask(store, "turns_page", **chosen.arguments(), rows_each=TURNS_EACH, page_number=number)
     st.caption(
         f"{counted(totals['turns'], 'turn')}, the latest first, in tokens and seconds. A click on a cell opens the turn."
     )
@@ -101,12 +103,13 @@ def _turns(store: Store, chosen: Filters, totals: Row) -> None:
 
 
 def _conversations(store: Store, chosen: Filters) -> None:
-    there = stores.one(store, "from conversation_totals(?, ?)", [chosen.engine, CONVERSATIONS_EACH])
+    paged = {"the_engine": chosen.engine, "rows_each": CONVERSATIONS_EACH}
+    (there,) = frames.rows(store, "conversation_totals", **paged)
     if not there["conversations"]:
         return
     st.subheader("Conversations")
     number = address.number("conversations", there["pages"])
-    table = store.query("from conversations_page(?, ?, ?)", [chosen.engine, CONVERSATIONS_EACH, number])
+    table = frames.ask(store, "conversations_page", **paged, page_number=number)
     many = counted(there["conversations"], "conversation")
     st.caption(f"{many}, the latest first, whatever their verdicts. A click on a cell chooses one.")
     row = pieces.clicked_row(table, columns.CONVERSATIONS, f"conversations-{number}-{hash(chosen)}")
