@@ -136,7 +136,7 @@ class Queries:
                 ) from error
             if self._closing:
                 raise UnavailableError("the collector is shutting down") from error
-            raise QueryError(str(error), _kind(error)) from error
+            raise QueryError(readonly.reason(error), _kind(error)) from error
 
     def _answer(self, cursor: duckdb.DuckDBPyConnection, query: Query) -> Answer:
         relation = readonly.relation(cursor, query.sql, query.parameters)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from turnlens.dashboard import wording
+from turnlens.queries.words import counted
 
 Row = dict[str, Any]
 Figure = dict[str, Any]
@@ -38,7 +39,8 @@ def plain(value: object) -> str:
 def source_bar(sources: Sequence[Row]) -> Figure:
     """Tokens by source as one bar: rows of ``source``, ``tokens``, ``of_tokens``."""
     traces = [
-        _bar(row["source"], [row["tokens"]], [""], [_hover(row["source"], f"{row['tokens']:,} tokens")]) | {"orientation": "h"}
+        _bar(row["source"], [row["tokens"]], [""], [_hover(row["source"], counted(row["tokens"], "token"))])
+        | {"orientation": "h"}
         for row in sources
     ]
     position = _axis("prompt [tokens]", tickformat=",d")
@@ -229,7 +231,7 @@ def _waterfall_hover(span: Row) -> str:
     return _hover(
         span["name"],
         f"after {wording.seconds(span['start_seconds'])}, took {wording.seconds(span['seconds'])}",
-        f"{span['tokens']:,} tokens" if span["tokens"] is not None else None,
+        counted(span["tokens"], "token") if span["tokens"] is not None else None,
         f"tier {span['tier']}" if span["tier"] else None,
         ", ".join(str(said) for said in (span["outcome"], span["reason"]) if said) or None,
         f"attempt {span['attempt']}" if span["attempt"] else None,

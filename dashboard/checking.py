@@ -3,16 +3,14 @@
 Nothing is computed here but words: every figure is a column of the macros.
 """
 
-import time
-
 import click
 
 from turnlens.dashboard import output, wording
 from turnlens.dashboard.verbs import FORMAT, STORE, failing, over_range
 from turnlens.dashboard.wording import Row
-from turnlens.queries import connect, ranges
+from turnlens.queries import connect, frames
 from turnlens.queries.ranges import Range
-from turnlens.queries.store import ServerStore, Store
+from turnlens.queries.words import counted
 
 EXIT_BAD = 3
 _LEVELS = (("bad", "bad", "bad"), ("warn", "warning", "warnings"), ("ok", "ok", "ok"))
@@ -32,13 +30,14 @@ def health(over: Range, fail_if_bad: bool, store: str | None, form: str) -> None
     """Say whether the tool itself is well: lag, dropped records, incomplete turns, clock skew, engines that went quiet."""
     opened = connect(store)
     try:
-        rows, columns = findings(opened, over)
+        found = frames.health(opened, over)
     finally:
         opened.close()
+    rows: list[Row] = found.to_pylist()
     if form == "table":
         click.echo(render_health(rows), nl=False)
     else:
-        output.emit(rows, columns, form)
+        output.emit(rows, found.column_names, form)
     if fail_if_bad and any(row["level"] == "bad" for row in rows):
         click.get_current_context().exit(EXIT_BAD)
 
@@ -62,8 +61,7 @@ def agreement(over: Range, seconds: float, differing: bool, store: str | None, f
     """Compare the engine's own counters and usage fields with the events, interval by interval, and name what differs."""
     opened = connect(store)
     try:
-        ranges.check(opened, over)
-        table = opened.query("from agreement(?, ?, ?, ?, ?)", [*over.parameters, seconds])
+        table = frames.ask(opened, "agreement", over, seconds=seconds)
     finally:
         opened.close()
     every: list[Row] = table.to_pylist()
@@ -72,17 +70,6 @@ def agreement(over: Range, seconds: float, differing: bool, store: str | None, f
         click.echo(render_agreement(every, rows), nl=False)
     else:
         output.emit(rows, table.column_names, form)
-
-
-def findings(store: Store, over: Range) -> tuple[list[Row], list[str]]:
-    """The findings of a range, the worst first, and their columns. Whether an engine went quiet is judged from the present
-    where a collector runs, else from the last that anybody was heard of. Raises QueryError for an unknown engine or run, but
-    not for a range without turns: that is an answer here."""
-    if over.engine is not None or over.run is not None:
-        ranges.check(store, Range(over.engine, over.run))
-    live = isinstance(store, ServerStore) and over.until_ns is None
-    table = store.query("from health(?, ?, ?, ?, ?)", [*over.parameters, time.time_ns() if live else None])
-    return table.to_pylist(), table.column_names
 
 
 def render_health(rows: list[Row]) -> str:
@@ -114,7 +101,7 @@ def render_agreement(every: list[Row], rows: list[Row]) -> str:
         return f"{_NO_COUNTERS}\n"
     differ = [row for row in every if row["difference"]]
     unexplained = [row for row in differ if row["explained_by"] == "unexplained"]
-    compared = f"{wording.tokens(len(every))} sums of counters compared"
+    compared = f"{counted(len(every), 'sum', 'sums')} of counters compared"
     if not differ:
         said = f"{compared}: all agree with the events."
     else:

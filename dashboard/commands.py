@@ -11,9 +11,10 @@ import click
 from turnlens.collectors.server import Collector, serve
 from turnlens.collectors.settings import Settings, flag_of, loopback, variable_of
 from turnlens.dashboard import checking, comparisons, explain_text, histories, occupancies, output, reporting, simulating
-from turnlens.dashboard.verbs import FORMAT, STORE, F, Failure, Misuse, failing, print_query
+from turnlens.dashboard.verbs import FORMAT, STORE, F, Failure, Misuse, failing, over_range, print_answer, print_list
 from turnlens.queries import connect, library
 from turnlens.queries.explain import explain as explain_turn
+from turnlens.queries.ranges import Range
 from turnlens.queries.store import ServerStore
 
 VERDICTS = ("hit", "restored", "recomputed", "cold", "incomplete", "contradictory")
@@ -79,7 +80,12 @@ def sql(sql: str | None, store: str | None, form: str) -> None:
 
     It works while a collector has the store open and while none has. Views are listed by `turnlens queries`."""
     text = sys.stdin.read() if sql is None or sql == "-" else sql
-    print_query(connect(store), text, form, raw=True)
+    opened = connect(store)
+    try:
+        table = opened.query(text)
+    finally:
+        opened.close()
+    output.emit(table.to_pylist(), table.column_names, form, raw=True)
 
 
 @turnlens.command()
@@ -89,9 +95,11 @@ def sql(sql: str | None, store: str | None, form: str) -> None:
 @STORE
 @FORMAT
 @failing
-def turns(conversation: str | None, verdict: str | None, limit: int, store: str | None, form: str) -> None:
+@over_range
+def turns(over: Range, conversation: str | None, verdict: str | None, limit: int, store: str | None, form: str) -> None:
     """List turns in the order in which they arrived: tokens by source, verdict and main cause."""
-    print_query(connect(store), "from list_turns(?, ?, ?)", form, [conversation, verdict, limit])
+    narrowed = {"the_conversation": conversation, "the_verdict": verdict}
+    print_list(connect(store), "list_turns", over, form, **narrowed, most=limit)
 
 
 @turnlens.command()
@@ -99,9 +107,10 @@ def turns(conversation: str | None, verdict: str | None, limit: int, store: str 
 @STORE
 @FORMAT
 @failing
-def conversations(limit: int, store: str | None, form: str) -> None:
+@over_range
+def conversations(over: Range, limit: int, store: str | None, form: str) -> None:
     """List conversations: how long they grew, where their tokens came from, how slow they got."""
-    print_query(connect(store), "from list_conversations(?)", form, [limit])
+    print_list(connect(store), "list_conversations", over, form, most=limit)
 
 
 @turnlens.command()
@@ -114,8 +123,10 @@ def queries(name: str | None, store: str | None, form: str) -> None:
 
     Without --store these are what this Turnlens brings; with it, what that store has."""
     if store is not None:
-        sql, of = ("from list_objects()", []) if name is None else ("from list_columns(?)", [name])
-        print_query(connect(store), sql, form, of)
+        if name is None:
+            print_answer(connect(store), "list_objects", form)
+        else:
+            print_answer(connect(store), "list_columns", form, object=name)
         return
     if name is None:
         rows = [{"name": o.name, "kind": o.kind.removesuffix("s"), "what": o.brief} for o in library.objects() if not o.private]

@@ -6,23 +6,9 @@ from typing import Any
 from turnlens.dashboard import output
 from turnlens.queries.comparing import Condition, Side, Sides
 from turnlens.queries.ranges import Range
+from turnlens.queries.words import counted
 
 Row = dict[str, Any]
-COLUMNS = (
-    "figure",
-    "a",
-    "b",
-    "difference",
-    "low",
-    "high",
-    "unit",
-    "turns_a",
-    "turns_b",
-    "differs",
-    "conversations_a",
-    "conversations_b",
-    "meaning",
-)
 _CAUSES = 8
 _NOTE = (
     "hit: found on the device, leases included. cached: hit or restored. Intervals: 95 %, from 1,000 draws of whole\n"
@@ -48,7 +34,7 @@ def render(of: Sides, rows: list[Row]) -> str:
     ]
     parts = ["\n".join(_head(letter, of, rows) for letter in "AB"), output.text_of(table, list(table[0]), "table").rstrip()]
     if more:
-        parts[-1] += f"\nand {more} more causes; --format csv prints all"
+        parts[-1] += f"\nand {counted(more, 'more cause')}; --format csv prints all"
     parts += [*_sentences(shown), _NOTE]
     return "\n\n".join(parts) + "\n"
 
@@ -80,8 +66,8 @@ def _head(letter: str, of: Sides, rows: list[Row]) -> str:
     key = letter.lower()
     name = f"{of.by} {side.name}" if side.name is not None else ""
     return (
-        f"{letter}  {', '.join(part for part in (name, _times(side.over)) if part)}: {turns[key]:,.0f} turns, "
-        f"{turns[f'conversations_{key}']:,} conversations; {left_out[key]:,.0f} incomplete left out"
+        f"{letter}  {', '.join(part for part in (name, _times(side.over)) if part)}: {counted(turns[key], 'turn')}, "
+        f"{counted(turns[f'conversations_{key}'], 'conversation')}; {left_out[key]:,.0f} incomplete left out"
     )
 
 

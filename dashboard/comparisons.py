@@ -3,8 +3,9 @@
 import click
 
 from turnlens.dashboard import compare_text, output
+from turnlens.dashboard.output import Row
 from turnlens.dashboard.verbs import FORMAT, STORE, Failure, failing
-from turnlens.queries import comparing, connect
+from turnlens.queries import comparing, connect, frames
 
 
 class Regression(Failure):
@@ -49,13 +50,14 @@ def compare(
     opened = connect(store)
     try:
         conditions = comparing.conditions(opened, fail_if)
-        rows = comparing.compare(opened, sides)
+        found = frames.compare(opened, sides)
     finally:
         opened.close()
+    rows: list[Row] = found.to_pylist()
     if form == "table":
         click.echo(compare_text.render(sides, rows), nl=False)
     else:
-        output.emit(rows, compare_text.COLUMNS, form)
+        output.emit(rows, found.column_names, form)
     failed: list[str] = []
     for condition in conditions:
         outcome = condition.judge(rows)

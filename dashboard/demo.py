@@ -21,10 +21,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from turnlens.collectors.server import Collector
 from turnlens.collectors.settings import Settings
 from turnlens.dashboard import explain_text, output
-from turnlens.queries import connect
+from turnlens.queries import connect, frames
 from turnlens.queries.errors import StoreError, StoreVersionError
 from turnlens.queries.explain import explain
 from turnlens.queries.store import Store
+from turnlens.queries.words import counted
 from turnlens.tracing import Recorder
 from turnlens.tracing.engines.reference.settings import EngineConfig
 from turnlens.tracing.engines.reference.workload import DEMO_SECONDS, demo_config, run_demo
@@ -40,10 +41,10 @@ def run(path: Path, seed: int, form: str) -> None:
         spans = _serve(collector.http_url, seed, quiet=form != "table")
     store = connect(path)
     try:
-        rows = _rows(store, "from demo_turns()")
-        chosen = _rows(store, "from demo_choice()")[0]["turn_id"]
+        rows = frames.rows(store, "demo_turns")
+        chosen = frames.rows(store, "demo_choice")[0]["turn_id"]
         explained = explain(store, chosen)
-        totals = _rows(store, "from totals_by_verdict()")
+        totals = frames.rows(store, "totals_by_verdict")
     finally:
         store.close()
     if form == "json":
@@ -52,7 +53,9 @@ def run(path: Path, seed: int, form: str) -> None:
     if form == "csv":
         output.emit(rows, list(rows[0]), "csv")
         return
-    click.echo(f"{spans:,} spans over OTLP into {path} in {time.monotonic() - started:.0f} s. Some of the turns, in tokens:\n")
+    click.echo(
+        f"{counted(spans, 'span')} over OTLP into {path} in {time.monotonic() - started:.0f} s. Some of the turns, in tokens:\n"
+    )
     output.emit(rows, list(rows[0]), "table")
     click.echo()
     output.emit(totals, list(totals[0]), "table")

@@ -5,6 +5,7 @@ from typing import Any
 
 from turnlens.dashboard import wording
 from turnlens.dashboard.wording import Row
+from turnlens.queries.words import counted
 
 _TITLES = {
     "hit": "Provided",
@@ -45,7 +46,7 @@ def _head(turn: Row) -> str:
     where += f", replica {turn['replica']}" if turn["replica"] not in (None, "0") else ""
     where += f", run {turn['run']}" if turn["run"] else ""
     first = f"Turn {turn['turn_id']}{of}    {where}"
-    size = f"{wording.tokens(turn['prompt_tokens'])} prompt tokens"
+    size = f"{_prompt(turn)}"
     if turn["ttft_seconds"] is None:
         return f"{first}\n{size} · no first token was seen · status {status}"
     named = [
@@ -56,6 +57,11 @@ def _head(turn: Row) -> str:
     ]
     times = ", ".join(f"{name} {wording.seconds(turn[column])}" for name, column in named if turn[column])
     return f"{first}\n{size} · first token after {wording.seconds(turn['ttft_seconds'])} ({times}) · status {status}"
+
+
+def _prompt(turn: Row) -> str:
+    prompt = turn["prompt_tokens"]
+    return "unknown prompt tokens" if prompt is None else counted(prompt, "prompt token")
 
 
 def _sources(explained: Row) -> str:
@@ -125,7 +131,7 @@ def _accounts(turn: Row) -> str:
         ("self_recovered_tokens", "found again after a preemption"),
         ("discarded_tokens", "offered, loaded or computed, and not used"),
     ]
-    said += [f"  {turn[column]:,} tokens {words}." for column, words in named if turn[column]]
+    said += [f"  {counted(turn[column], 'token')} {words}." for column, words in named if turn[column]]
     if turn["retries"]:
         failed = "One admission" if turn["retries"] == 1 else f"{turn['retries']:,} admissions"
         said.append(f"  {failed} failed before one was accepted.")
@@ -141,7 +147,9 @@ def _cost(explained: Row) -> str:
         return f"What it cost\n  Not known: {of} no hit turns to compare with."
     if cost["lost_basis"] == "rate":
         error = f" (± {100 * cost['lost_error_ratio']:.0f} %)" if cost["lost_error_ratio"] is not None else ""
-        computed = f"computing {explained['turn']['recomputed_tokens']:,} tokens at this engine's prefill rate{error}, and "
+        computed = (
+            f"computing {counted(explained['turn']['recomputed_tokens'], 'token')} at this engine's prefill rate{error}, and "
+        )
         return (
             f"What it cost\n  About {wording.seconds(cost['lost_seconds'])}: "
             f"{computed if explained['turn']['recomputed_tokens'] else ''}the time of its restores. "

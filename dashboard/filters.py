@@ -4,7 +4,8 @@ from typing import NamedTuple
 
 import streamlit as st
 
-from turnlens.dashboard import address, stores
+from turnlens.dashboard import address
+from turnlens.queries import frames
 from turnlens.queries.store import Store
 
 CONVERSATIONS = 500  # offered in the list, the latest; an older one can be typed
@@ -14,12 +15,16 @@ _VOID = ("page", "conversations", "turn")
 
 
 class Filters(NamedTuple):
-    """What was chosen; None means any. In the order of the macros' arguments."""
+    """What was chosen; None means any."""
 
     conversation: str | None
     verdict: str | None
     engine: str | None
     cause: str | None
+
+    def arguments(self) -> dict[str, str | None]:
+        """The same as arguments of the macros that it narrows."""
+        return {f"the_{name}": value for name, value in self._asdict().items()}
 
     def active(self) -> dict[str, str]:
         """The filters that are set, by label."""
@@ -29,7 +34,7 @@ class Filters(NamedTuple):
 def choose(store: Store) -> Filters:
     """Draw the filters and return what is chosen."""
     choices: dict[str, list[str]] = {name: [] for name in _LABELS}
-    for row in stores.rows(store, "from filter_choices(?)", [CONVERSATIONS]):
+    for row in frames.rows(store, "filter_choices", most=CONVERSATIONS):
         choices[row["filter"]].append(row["value"])
     chosen: dict[str, str | None] = {}
     with st.sidebar:

@@ -9,9 +9,10 @@ import click
 
 from turnlens.dashboard import output
 from turnlens.dashboard.output import Row
-from turnlens.dashboard.verbs import FORMAT, STORE, Misuse, failing, over_range
-from turnlens.queries import connect, ranges
+from turnlens.dashboard.verbs import FORMAT, STORE, failing, over_range, print_answer
+from turnlens.queries import connect, frames
 from turnlens.queries.ranges import Range
+from turnlens.queries.words import counted
 
 AXES = {  # what may pass between, and how a number of it is said
     "publishes": "publishes",
@@ -35,27 +36,20 @@ def conversation(conversation: str, store: str | None, form: str) -> None:
     labelled so."""
     opened = connect(store)
     try:
-        found = opened.query("from conversation_of(?)", [conversation])
-        if not found.num_rows:
-            named: list[Row] = opened.query("from conversation_named(?)", [conversation]).to_pylist()
-            if not named:
-                near: list[Row] = opened.query("from nearest_conversations(?)", [conversation]).to_pylist()
-                there = f"\nTry: {', '.join(row['conversation_id'] for row in near)}" if near else ""
-                raise Misuse(f"There is no conversation {conversation!r} in {opened.where}, and no turn of one.{there}")
-            conversation = named[0]["conversation_id"]
-            found = opened.query("from conversation_of(?)", [conversation])
+        conversation = frames.conversation_named(opened, conversation)
+        found = frames.conversation(opened, conversation)
     finally:
         opened.close()
     rows: list[Row] = found.to_pylist()
     if form != "table":
         output.emit(rows, found.column_names, form)
         return
-    click.echo(f"Conversation {conversation}, {_count(len(rows), 'turn')}\n")
+    click.echo(f"Conversation {conversation}, {counted(len(rows), 'turn')}\n")
     output.emit(rows, [name for name in found.column_names if any(row[name] is not None for row in rows)], form)
     click.echo("\nRatios are of the turn's prompt tokens; cached is hit and restored. Seconds are from arrival.")
     derived = sum(row["linked_by"] == "prefix" for row in rows)
     if derived:
-        click.echo(f"Derived: {_count(derived, 'turn')} brought no conversation id, linked by the prefix that each continues.")
+        click.echo(f"Derived: {counted(derived, 'turn')} brought no conversation id, linked by the prefix that each continues.")
 
 
 @click.command()
@@ -71,17 +65,16 @@ def retention(over: Range, axis: str, reasks: bool, store: str | None, form: str
     """How much may pass between the last use of a prefix and its re-ask before it is lost.
 
     A curve of reuse against what passed, and after how much of it half of the reuse is gone."""
+    if reasks:
+        print_answer(connect(store), "reasks", form, over)
+        return
     opened = connect(store)
     try:
-        ranges.check(opened, over)
-        if reasks:
-            asked = opened.query("from reasks(?, ?, ?, ?)", over.parameters)
-            output.emit(asked.to_pylist(), asked.column_names, form)
-            return
-        curve = opened.query("from retention_curve(?, ?, ?, ?, ?)", [*over.parameters, axis])
-        half: Row = opened.query("from retention_half(?, ?, ?, ?, ?)", [*over.parameters, axis]).to_pylist()[0]
+        found = frames.ask_all(opened, ("retention_curve", "retention_half"), over, axis=axis)
     finally:
         opened.close()
+    curve = found["retention_curve"]
+    half: Row = found["retention_half"].to_pylist()[0]
     rows: list[Row] = curve.to_pylist()
     if form == "json":
         output.emit_json({"by": axis, "half": half, "curve": rows})
@@ -126,11 +119,10 @@ def snapshot_cost(over: Range, decode: bool, store: str | None, form: str) -> No
     By least squares, cold and warm apart, with 95 % intervals; and how fast turns decode beside a publish."""
     opened = connect(store)
     try:
-        ranges.check(opened, over)
-        fitted = opened.query("from snapshot_cost(?, ?, ?, ?)", over.parameters)
-        decoded = opened.query("from decode_beside_publishes(?, ?, ?, ?)", over.parameters)
+        found = frames.ask_all(opened, ("snapshot_cost", "decode_beside_publishes"), over)
     finally:
         opened.close()
+    fitted, decoded = found["snapshot_cost"], found["decode_beside_publishes"]
     fits: list[Row] = fitted.to_pylist()
     beside: list[Row] = decoded.to_pylist()
     if decode:
@@ -173,7 +165,3 @@ def _shown(row: Row) -> Row:
 
 def _number(value: Any) -> str:
     return f"{value:,.0f}" if value >= 10 or value == int(value) else f"{value:.1f}"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"

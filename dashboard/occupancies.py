@@ -8,9 +8,10 @@ import click
 from turnlens.dashboard import output, wording
 from turnlens.dashboard.verbs import FORMAT, STORE, failing, over_range
 from turnlens.dashboard.wording import Row
-from turnlens.queries import connect, ranges
+from turnlens.queries import connect, frames
 from turnlens.queries.ranges import Range
 from turnlens.queries.store import Store
+from turnlens.queries.words import counted
 
 _BOUNDS = (("slot_bound", "slot-bound"), ("memory_bound", "memory-bound"), ("neither", "neither"), ("unknown", "unknown"))
 _SUMMARY = {
@@ -39,7 +40,6 @@ def slots(over: Range, seconds: float | None, store: str | None, form: str) -> N
     By gauges and spans, which say what was free, and by the events, which say what was there."""
     opened = connect(store)
     try:
-        ranges.check(opened, over)
         found = slots_against_memory(opened, over, seconds)
     finally:
         opened.close()
@@ -66,8 +66,7 @@ def blame(over: Range, by: str, limit: int, store: str | None, form: str) -> Non
     """Say who evicted whom from the device, and what it cost the turns that came back for it."""
     opened = connect(store)
     try:
-        ranges.check(opened, over)
-        table = opened.query(f"from blame_of_{by}s(?, ?, ?, ?, ?)", [*over.parameters, limit])
+        table = frames.ask(opened, f"blame_of_{by}s", over, most=limit)
     finally:
         opened.close()
     rows = table.to_pylist()
@@ -81,11 +80,9 @@ def blame(over: Range, by: str, limit: int, store: str | None, form: str) -> Non
 
 def slots_against_memory(store: Store, over: Range, seconds: float | None = None) -> dict[str, list[Row]]:
     """Rows of ``bounds_in``, ``evictions_by_reason`` and ``occupancy_in`` for a range; ``seconds`` is the interval's length."""
-    return {
-        "bounds": store.query("from bounds_in(?, ?, ?, ?, ?)", [*over.parameters, seconds]).to_pylist(),
-        "evictions": store.query("from evictions_by_reason(?, ?, ?, ?)", over.parameters).to_pylist(),
-        "occupancy": store.query("from occupancy_in(?, ?, ?, ?, ?)", [*over.parameters, seconds]).to_pylist(),
-    }
+    names = {"bounds_in": "bounds", "evictions_by_reason": "evictions", "occupancy_in": "occupancy"}
+    found = frames.ask_all(store, list(names), over, interval_seconds=seconds)
+    return {names[name]: table.to_pylist() for name, table in found.items()}
 
 
 def render(found: dict[str, list[Row]]) -> str:
@@ -124,9 +121,9 @@ def render_blame(rows: list[Row], by: str) -> str:
     ]
     all_of = rows[0]
     how_many = (
-        f"{len(rows)} of {all_of['of_pairs']:,} pairs" if len(rows) < all_of["of_pairs"] else f"{_count(len(rows), 'pair')}"
+        f"{len(rows)} of {all_of['of_pairs']:,} pairs" if len(rows) < all_of["of_pairs"] else f"{counted(len(rows), 'pair')}"
     )
-    evictions = _count(all_of["of_evictions"], "eviction")
+    evictions = counted(all_of["of_evictions"], "eviction")
     lost = wording.seconds(all_of["of_lost_seconds"])
     head = f"{how_many}; {evictions} from the device in all; time to first token lost by them: {lost}.\n\n"
     tail = ""
@@ -137,10 +134,6 @@ def render_blame(rows: list[Row], by: str) -> str:
     return head + output.text_of(shown, list(shown[0]), "table") + tail
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
-
-
 def _some(number: int) -> str:
     return f"{number:,}" if number else "none"
 
@@ -148,8 +141,8 @@ def _some(number: int) -> str:
 def _who(bounds: Row) -> str:
     engine = "/".join(str(bounds[name]) for name in ("engine", "replica") if bounds[name] is not None) or "an unnamed engine"
     run = f", run {bounds['runs']}" if bounds["runs"] else ""
-    had = [f"{bounds['total_slots']:,} slots"] if bounds["total_slots"] is not None else []
-    had += [f"{bounds['pool_tokens']:,} KV tokens"] if bounds["pool_tokens"] is not None else []
+    had = [counted(bounds["total_slots"], "slot")] if bounds["total_slots"] is not None else []
+    had += [counted(bounds["pool_tokens"], "KV token")] if bounds["pool_tokens"] is not None else []
     return f"{engine}{run}: {', '.join(had) or 'neither slots nor a pool of tokens are known'}"
 
 
@@ -161,7 +154,7 @@ def _verdict(bounds: Row) -> str:
         where = "the only interval" if every == 1 else f"all {every:,} intervals"
         return f"Unknown in {where} ({length}): nothing says what was free."
     (most, count), *others = sorted(held.items(), key=lambda item: -item[1])
-    said = [f"{most[0].upper()}{most[1:]} in {count:,} of {_count(every, 'interval')} ({length})"]
+    said = [f"{most[0].upper()}{most[1:]} in {count:,} of {counted(every, 'interval')} ({length})"]
     said += [f"{name} in {number:,}" for name, number in others]
     return f"{', '.join(said)}. At the end {_SUMMARY[bounds['last_bound']]}."
 
@@ -169,7 +162,7 @@ def _verdict(bounds: Row) -> str:
 def _fullness(bounds: Row) -> list[str]:
     said: list[str] = []
     if bounds["most_taken_slots"] is not None:
-        said.append(f"at most {bounds['most_taken_slots']:,} of {bounds['total_slots']:,} slots were taken")
+        said.append(f"at most {bounds['most_taken_slots']:,} of {counted(bounds['total_slots'], 'slot')} were taken")
     if bounds["least_free_tokens"] is not None:
         pool = f" of {bounds['pool_tokens']:,}" if bounds["pool_tokens"] is not None else ""
         said.append(f"at least {bounds['least_free_tokens']:,}{pool} KV tokens were free")
@@ -181,10 +174,10 @@ def _fullness(bounds: Row) -> list[str]:
 
 def _evicted(row: Row) -> list[str]:
     reason = {"slots": "for slots", "memory": "for memory"}.get(row["reason"], f"({row['reason']})")
-    said = f"{_count(row['evictions'], 'eviction')} {reason}, {row['tokens_evicted']:,} tokens lost"
+    said = f"{counted(row['evictions'], 'eviction')} {reason}, {counted(row['tokens_evicted'], 'token')} lost"
     if row["memory_known"]:
         said += f", {_some(row['memory_free'])} of {row['memory_known']:,} while more than half of the memory was free"
-        said += f" ({row['memory_free_tokens']:,} tokens)" if row["memory_free"] else ""
+        said += f" ({counted(row['memory_free_tokens'], 'token')})" if row["memory_free"] else ""
     spreads: list[str] = []
     for name, words in (("age", "age"), ("idle", "since the last use")):
         spread = [row[f"{name}_p{part}_seconds"] for part in (10, 50, 90)]
@@ -197,21 +190,19 @@ def _agreement(bounds: Row) -> list[str]:
     """Where the samples and the events disagree; what only the samples see."""
     if not bounds["compared_intervals"]:
         return ["Samples and events cannot be compared: there are not both."]
-    compared = _count(bounds["compared_intervals"], "interval")
+    compared = counted(bounds["compared_intervals"], "interval")
     slots, missing = bounds["differing_slots_intervals"], bounds["missing_tokens_intervals"]
     said: list[str] = []
     if slots:
         by = f"by up to {bounds['widest_slots_difference']:+,}"
         said.append(f"Samples and events differ in slots in {slots:,} of {compared}, {by}: the samples count.")
     if missing:
-        left = f"up to {bounds['widest_missing_tokens']:,} tokens that were not there by the samples"
+        left = f"up to {counted(bounds['widest_missing_tokens'], 'token')} more than the samples"
         said.append(f"In {missing:,} of {compared} the events leave {left}: the samples count.")
     if not said:
         said.append(f"Samples and events agree in {compared}.")
     if bounds["most_running_tokens"]:
-        said.append(
-            f"Up to {bounds['most_running_tokens']:,} tokens were taken that no event shows: running requests hold them."
-        )
+        said.append(f"Running requests hold up to {counted(bounds['most_running_tokens'], 'token')} that no event shows.")
     return said
 
 

@@ -13,6 +13,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from turnlens.queries.words import counted
+
 _TABLE_ROWS = 1_000
 FORMATS = ("table", "json", "csv")
 Row = dict[str, Any]
@@ -97,7 +99,7 @@ def _table(rows: Sequence[Row], columns: Sequence[str], show: Callable[[object],
     console.print(table)
     console.file.write("" if rows else "no rows\n")
     if len(rows) > _TABLE_ROWS:
-        console.file.write(f"and {len(rows) - _TABLE_ROWS:,} more rows; --format csv prints all\n")
+        console.file.write(f"and {counted(len(rows) - _TABLE_ROWS, 'more row')}; --format csv prints all\n")
     if left_out:
         console.file.write(f"Left out for want of width: {', '.join(left_out)}. --format json has them.\n")
     assert isinstance(console.file, io.StringIO)
@@ -114,7 +116,15 @@ def _exactly(value: object) -> str:
     """A value as it is, for SQL of the user's own: 2026 may be a year."""
     if isinstance(value, bool) or value is None:
         return _shown(value)
-    return str(plain(value)) if isinstance(value, Decimal) else str(value) if isinstance(value, int | float) else _shown(value)
+    if isinstance(value, Decimal):
+        value = plain(value)
+    return _six_digits(value) if isinstance(value, float) else str(value) if isinstance(value, int) else _shown(value)
+
+
+def _six_digits(value: float) -> str:
+    """No more than tell something; those before the point stand all."""
+    text = f"{value:.6g}"
+    return f"{value:.0f}" if "e+" in text and abs(value) < 1e15 else text
 
 
 def _shown(value: object) -> str:

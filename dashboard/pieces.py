@@ -7,10 +7,11 @@ from typing import Any, NoReturn
 import pyarrow as pa
 import streamlit as st
 
-from turnlens.dashboard import address, charts, output, wording
+from turnlens.dashboard import address, charts, output
 from turnlens.dashboard.charts import Figure
 from turnlens.queries.errors import QueryError, StoreError
 from turnlens.queries.store import Store
+from turnlens.queries.words import counted
 
 Row = dict[str, Any]
 
@@ -49,18 +50,13 @@ def percent(ratio: float | None) -> str:
     return "unknown" if ratio is None else f"{100 * ratio:.1f} %"
 
 
-def counted(count: int, noun: str) -> str:
-    """A number of things, in the singular where there is one."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
 def source_figures(sources: Sequence[Row]) -> None:
     """Tokens by source as figures with their denominators: rows of ``source``, ``tokens``, ``of_tokens``, ``share_ratio``."""
     grid = st.grid("auto", min_column_width=160, gap="small")
     for row in sources:
         with grid.cell(), st.container(key=f"source-{row['source']}", gap=None):
             st.metric(row["source"], percent(row["share_ratio"]))
-            st.caption(f"{wording.tokens(row['tokens'])} of {wording.tokens(row['of_tokens'])} tokens")
+            st.caption(f"{row['tokens']:,} of {counted(row['of_tokens'], 'token')}")
 
 
 def figures(named: Mapping[str, str | None]) -> None:

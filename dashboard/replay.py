@@ -13,8 +13,9 @@ import click
 
 from turnlens.dashboard import demo, output
 from turnlens.dashboard.wording import seconds, share
-from turnlens.queries import connect
+from turnlens.queries import connect, frames
 from turnlens.queries.errors import StoreError
+from turnlens.queries.words import counted
 from turnlens.tracing.engines.reference.replay import Replay, Replayed, Traffic, config_for, seconds_at_most, traffic_of
 from turnlens.tracing.engines.reference.settings import EngineConfig
 from turnlens.tracing.engines.reference.trace_files import read
@@ -96,7 +97,7 @@ def _totals(store: Path, replayed: Replayed) -> Row:
     """The store's sums. The engine has kept its own account: where the two differ, neither is printed."""
     opened = connect(store)
     try:
-        (row,) = opened.query("from turn_totals(null, null, null, null, 1)").to_pylist()
+        (row,) = frames.rows(opened, "turn_totals", rows_each=1)
     finally:
         opened.close()
     totals: Row = {source["source"]: source["tokens"] for source in row["sources"]}
@@ -154,14 +155,17 @@ def _oddities(traces: Sequence[Trace]) -> list[str]:
         count = trace.skipped.total()
         if count:
             reasons = ", ".join(f"{reason} {times:,}" for reason, times in trace.skipped.most_common())
-            lines += [*trace.said, f"{trace.path}: {count:,} of {count + len(trace.requests):,} requests skipped ({reasons})"]
+            lines += [
+                *trace.said,
+                f"{trace.path}: {count:,} of {counted(count + len(trace.requests), 'request')} skipped ({reasons})",
+            ]
         if trace.unsorted:
-            lines.append(f"{trace.path}: {trace.unsorted:,} requests are out of the order of their times; they were sorted")
+            lines.append(f"{trace.path}: {counted(trace.unsorted, 'request')} out of the order of the times, now sorted")
         if trace.unknown:
             names = ", ".join(f"{name} {times:,}" for name, times in trace.unknown.most_common(10))
             lines.append(f"{trace.path}: fields that are not used: {names}")
         if trace.silent:
-            lines.append(f"{trace.path}: {trace.silent:,} requests ask for no output; they are served for one token")
+            lines.append(f"{trace.path}: {counted(trace.silent, 'request')} for no output, served for one token")
     return lines
 
 
@@ -171,10 +175,9 @@ def _tell(row: Row, traffic: Traffic, options: Options, took: float) -> None:
     how = "one at a time" if one else f"{options.concurrency} at a time"
     limit = "" if options.blocks is not None else " (no limit: nothing is evicted)"
     names = ", ".join(trace.name for trace in traffic.traces[:3]) + (" and others" if len(traffic.traces) > 3 else "")
-    click.echo(
-        f"{row['requests']:,} requests of {names}, {how}, on {row['capacity_blocks']:,} blocks of {row['block_tokens']} tokens"
-        f"{limit}, {row['policy']}.\n{row['spans']:,} spans over OTLP into {row['store']} in {took:.0f} s.\n"
-    )
+    room = f"{counted(row['capacity_blocks'], 'block')} of {counted(row['block_tokens'], 'token')}"
+    click.echo(f"{counted(row['requests'], 'request')} of {names}, {how}, on {room}{limit}, {row['policy']}.")
+    click.echo(f"{counted(row['spans'], 'span')} over OTLP into {row['store']} in {took:.0f} s.\n")
     blocks: list[Row] = [
         {"blocks": name, "count": row[key], "of all": share(row[key], row["blocks"])}
         for name, key in (("hit", "blocks_hit"), ("an endless cache would hit", "blocks_hit_endless"), ("all", "blocks"))
@@ -187,7 +190,9 @@ def _tell(row: Row, traffic: Traffic, options: Options, took: float) -> None:
     ]
     output.emit(sources, list(sources[0]), "table")
     ratio = "none: nothing had been seen before" if row["reuse_ratio"] is None else f"{row['reuse_ratio']:.3f}"
-    click.echo(f"\nReuse ratio {ratio}: hit or restored, of {row['seen_tokens']:,} tokens that an earlier prompt had brought.")
+    click.echo(
+        f"\nReuse ratio {ratio}: hit or restored, of {counted(row['seen_tokens'], 'token')} that an earlier prompt had brought."
+    )
     click.echo(_time(row, one))
     me, store = demo.own_name(), row["store"]
     click.echo(f"\nNext:  {me} turns --store {store}          every turn; `explain` tells of one")
@@ -202,4 +207,6 @@ def _time(row: Row, one: bool) -> str:
     if one:
         return f"{said} Each request waits until the one before it has ended: no two race for the same blocks."
     races = row["blocks_hit_endless"] - row["blocks_hit"]
-    return f"{said} Requests that run together do not find each other's blocks; that and evictions cost {races:,} blocks."
+    return (
+        f"{said} Requests that run together do not find each other's blocks; that and evictions cost {counted(races, 'block')}."
+    )

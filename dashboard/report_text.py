@@ -5,6 +5,7 @@ from typing import Any
 from turnlens.dashboard import wording
 from turnlens.dashboard.wording import Row
 from turnlens.queries.reporting import Advice
+from turnlens.queries.words import counted
 
 _SHOWN = 8
 _SOURCES = ("hit", "restored", "recomputed", "new", "computed")
@@ -32,7 +33,7 @@ def _head(totals: Row) -> str:
     ]
     reuse = totals["reuse_ratio"]
     lines = [
-        f"{whole:,} turns of {totals['conversations']:,} conversations · {wording.tokens(prompt)} prompt tokens · "
+        f"{counted(whole, 'turn')} of {counted(totals['conversations'], 'conversation')} · {counted(prompt, 'prompt token')} · "
         f"{totals['incomplete_turns']:,} incomplete ({wording.share(totals['incomplete_turns'], whole)})    "
         f"{wording.clock(totals['first_ns'], day=True)} to {wording.clock(totals['last_ns'], day=True)} UTC",
         f"  {'   '.join(shares)}",
@@ -48,11 +49,17 @@ def _causes(causes: list[Row]) -> str:
     lines = ["Where the time goes (seconds to first token lost against a hit)"]
     for number, row in enumerate(causes[:_SHOWN], 1):
         lost = "not known" if row["lost_seconds"] is None else wording.seconds(row["lost_seconds"])
-        tokens = f"{row['tokens']:>11,} tokens" if row["tokens"] else " " * 18
-        lines.append(f"  {number}  {row['cause']:<32}{lost:>10}  {row['turns']:>6,} turns  {tokens}   {_who(row)}".rstrip())
+        turns, tokens = _aligned(row["turns"], "turn", 6), _aligned(row["tokens"], "token", 11)
+        lines.append(f"  {number}  {row['cause']:<32}{lost:>10}  {turns}  {tokens}   {_who(row)}".rstrip())
     if len(causes) > _SHOWN:
-        lines.append(f"  and {len(causes) - _SHOWN} more causes; --format csv has all")
+        lines.append(f"  and {counted(len(causes) - _SHOWN, 'more cause')}; --format csv has all")
     return "\n".join(lines)
+
+
+def _aligned(count: int | None, noun: str, digits: int) -> str:
+    """A number of things in a column as wide for one as for many, and empty for none."""
+    word = noun if count == 1 else f"{noun}s"
+    return f"{count:>{digits},} {word:<{len(noun) + 1}}" if count else " " * (digits + len(noun) + 2)
 
 
 def _who(row: Row) -> str:
@@ -62,7 +69,7 @@ def _who(row: Row) -> str:
     if row["free_ratio"] is not None and row["cause"] == "evicted.slots":
         said.append(f"{100 * row['free_ratio']:.0f} % of memory free meanwhile")
     if row["unknown_turns"]:
-        said.append(f"of {row['unknown_turns']:,} turns not known")
+        said.append(f"of {counted(row['unknown_turns'], 'turn')} not known")
     return "; ".join(said)
 
 

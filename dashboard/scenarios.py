@@ -14,6 +14,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from turnlens.dashboard import demo, output
+from turnlens.queries.words import counted
 from turnlens.tracing import Recorder
 from turnlens.tracing.engines.reference.scenarios import SCENARIOS, Parameter, Result, Scenario
 from turnlens.tracing.engines.reference.scenarios.base import Row, on_the_clock
@@ -33,7 +34,7 @@ def run(path: Path, name: str, seed: int, form: str) -> None:
     with demo.new_store(path) as collector:
         result, spans = _serve(collector.http_url, scenario, seed, quiet=form != "table")
     if form == "table":
-        click.echo(f"{spans:,} spans over OTLP into {path} in {time.monotonic() - started:.0f} s.\n")
+        click.echo(f"{counted(spans, 'span')} over OTLP into {path} in {time.monotonic() - started:.0f} s.\n")
         click.echo(render(scenario, result))
         click.echo(_next(path, result))
     else:

@@ -10,7 +10,7 @@ from turnlens.dashboard import output, whatif_text
 from turnlens.dashboard import replay as replay_run
 from turnlens.dashboard import scenarios as scenario_run
 from turnlens.dashboard.verbs import FORMAT, STORE, Misuse, failing
-from turnlens.queries import connect
+from turnlens.queries import connect, frames
 from turnlens.queries.explain import explain
 from turnlens.queries.whatif import POLICIES as REPLAYED_POLICIES
 from turnlens.queries.whatif import whatif as replay_store
@@ -59,7 +59,8 @@ def whatif(
     elif form == "json":
         output.emit_json(answer.as_json())
     else:
-        output.emit(whatif_text.rows(answer), whatif_text.COLUMNS, "csv")
+        curves = frames.whatif(answer)
+        output.emit(curves.to_pylist(), curves.column_names, "csv")
 
 
 def _what_kept(explained: dict[str, Any], form: str) -> None:

@@ -8,12 +8,9 @@ needed when a collector stops or comes back, or when the file is replaced: the n
 import argparse
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Any
 
 from turnlens.queries import connect
 from turnlens.queries.store import Store
-
-Row = dict[str, Any]
 
 
 def named() -> str | None:
@@ -32,14 +29,3 @@ def opened() -> Generator[Store]:
         yield store
     finally:
         store.close()
-
-
-def rows(store: Store, sql: str, parameters: list[object]) -> list[Row]:
-    """The rows of a macro or a view."""
-    return store.query(sql, parameters).to_pylist()
-
-
-def one(store: Store, sql: str, parameters: list[object]) -> Row:
-    """The only row of a macro that counts."""
-    (row,) = rows(store, sql, parameters)
-    return row

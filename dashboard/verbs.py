@@ -12,8 +12,9 @@ import click
 
 from turnlens.collectors.errors import CollectorError
 from turnlens.dashboard import output
-from turnlens.queries import ranges
-from turnlens.queries.errors import QueryError, StoreError, UnknownTurnError
+from turnlens.queries import frames, ranges
+from turnlens.queries.errors import QueryError, StoreError, UnknownIdError
+from turnlens.queries.ranges import Range
 from turnlens.queries.store import Store
 from turnlens.tracing.engines.reference.traces import TraceError
 
@@ -39,7 +40,7 @@ def failing(call: F) -> F:
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         try:
             return call(*args, **kwargs)
-        except UnknownTurnError as error:
+        except UnknownIdError as error:
             near = f"\nTry: {', '.join(error.nearest)}" if error.nearest else ""
             raise Misuse(f"{error}{near}") from error
         except (QueryError, TraceError) as error:
@@ -58,13 +59,24 @@ FORMAT = click.option(
 )
 
 
-def print_query(store: Store, sql: str, form: str, parameters: list[Any] | None = None, raw: bool = False) -> None:
-    """Ask a store, close it, and print the rows."""
+def print_answer(store: Store, name: str, form: str, over: Range | None = None, **arguments: object) -> None:
+    """Ask a store as ``frames.ask`` does, close it, and print the rows."""
     try:
-        table = store.query(sql, parameters)
+        table = frames.ask(store, name, over, **arguments)
     finally:
         store.close()
-    output.emit(table.to_pylist(), table.column_names, form, raw)
+    output.emit(table.to_pylist(), table.column_names, form)
+
+
+def print_list(store: Store, name: str, over: Range, form: str, **arguments: object) -> None:
+    """Ask for a list over a range, which must not be empty unless it is everything; a table shows runs only where there are."""
+    try:
+        table = frames.ask(store, name, over if over != frames.EVERYTHING else None, **arguments)
+    finally:
+        store.close()
+    rows: list[output.Row] = table.to_pylist()
+    without = {"run"} if form == "table" and all(row["run"] is None for row in rows) else set[str]()
+    output.emit(rows, [name for name in table.column_names if name not in without], form)
 
 
 def over_range(call: F) -> F:

@@ -1,36 +1,21 @@
-"""The answer to what-if, as text for a terminal or as rows."""
+"""The answer to what-if, as text for a terminal."""
 
 from turnlens.dashboard import output, wording
 from turnlens.dashboard.wording import Row
+from turnlens.queries import frames
 from turnlens.queries.whatif import WhatIf
+from turnlens.queries.words import counted
 
 _ALL = 0.98  # of a prompt found whole the last token is computed
-COLUMNS = (
-    "policy",
-    "capacity",
-    "unit",
-    "capacity_bytes",
-    "turns",
-    "seen_tokens",
-    "hit_tokens",
-    "reuse_ratio",
-    "recomputed_tokens",
-    "lost_seconds",
-    "note",
-)
-
-
-def rows(answer: WhatIf) -> list[Row]:
-    """One row a capacity and policy."""
-    return [{name: getattr(outcome, name) for name in COLUMNS} for outcome in answer.curve]
 
 
 def render(answer: WhatIf) -> str:
     """Head, one table a policy, where reuse stops growing, how well the replay meets the record, what it assumes."""
     parts = [_head(answer)]
+    curves: list[Row] = frames.whatif(answer).to_pylist()
     first: list[Row] = []
     for knee in answer.knees:
-        chosen = [row for row in rows(answer) if row["policy"] == knee.policy]
+        chosen = [row for row in curves if row["policy"] == knee.policy]
         figures = [(row["capacity"], row["hit_tokens"]) for row in chosen]
         if first and figures == [(row["capacity"], row["hit_tokens"]) for row in first]:
             parts.append(f"{knee.policy}: the same at each of these capacities")
@@ -67,7 +52,8 @@ def _head(answer: WhatIf) -> str:
     first, last = wording.clock(answer.first_ns, day=True), wording.clock(answer.last_ns, day=True)
     return (
         f"Engine {answer.engine}{of}, {first} to {last} UTC\n"
-        f"{answer.turns:,} turns and {answer.publishes:,} publishes replayed; {seen:,} prompt tokens had been seen before "
+        f"{counted(answer.turns, 'turn')} and {counted(answer.publishes, 'publish', 'publishes')} replayed; "
+        f"{counted(seen, 'prompt token')} had been seen before "
         "(reuse is hit / seen)"
     )
 
@@ -92,11 +78,11 @@ def _check(answer: WhatIf) -> str:
         return "What the engine had is not recorded (its capacity or its policy): the replay cannot be checked against it."
     said = f"Checked: at the {check.capacity:,} {answer.unit} that ran with {check.policy} the replay finds the recorded prefix"
     if check.same == check.turns:
-        return f"{said} in all {check.turns:,} turns."
+        return f"{said} in {'all ' if check.turns > 1 else ''}{counted(check.turns, 'turn')}."
     more = " and others" if check.turns - check.same > len(check.others) else ""
     lines = [
-        f"{said} in {check.same:,} of {check.turns:,} turns",
-        f"(admissions found {check.recorded_tokens:,} tokens, the replay's {check.replayed_tokens:,}; not the same: "
+        f"{said} in {check.same:,} of {counted(check.turns, 'turn')}",
+        f"(admissions found {counted(check.recorded_tokens, 'token')}, the replay's {check.replayed_tokens:,}; not the same: "
         f"{', '.join(check.others)}{more}).",
     ]
     if not check.close:

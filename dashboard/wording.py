@@ -7,6 +7,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+from turnlens.queries.words import counted
+
 Row = dict[str, Any]
 
 SOURCES = ("hit", "restored", "recomputed", "new", "computed", "unobserved")
@@ -76,7 +78,11 @@ def what_was_full(eviction: Row) -> str:
     if free_slots is not None and slots:
         if free_slots == 0 and memory and free_tokens > pool // 2 and eviction["reason"] == "slots":
             return f"Slots were full ({slots} of {slots}), memory was not: {memory}. This is a slot limit."
-        filled = f"Slots were full ({slots} of {slots})" if free_slots == 0 else f"{free_slots} of {slots} slots were free"
+        filled = (
+            f"Slots were full ({slots} of {slots})"
+            if free_slots == 0
+            else f"{free_slots} of {counted(slots, 'slot')} were free"
+        )
         return f"{filled}; {memory}." if memory else f"{filled}; free memory was not recorded."
     if memory:
         return f"{memory[0].upper()}{memory[1:]} when it went."
@@ -99,16 +105,16 @@ def _evicted(span: Row, explained: Row) -> list[str]:
     return [*said, f"It was evicted at {clock(eviction['at_ns'])}{idle}{whom}.", what_was_full(eviction)]
 
 
+def _usable(prefix: int) -> str:
+    return f"{counted(prefix, 'token')} of prefix {'was' if prefix == 1 else 'were'} usable"
+
+
 def _restore_failed(span: Row, explained: Row) -> list[str]:
     for restore in explained["restores"]:
         if restore["span_id"] == span["restore_span_id"]:
             why = f" ({restore['reason']})" if restore["reason"] else ""
-            kept = (
-                f"; {tokens(restore['valid_prefix_tokens'])} tokens of prefix were usable"
-                if restore["valid_prefix_tokens"]
-                else ""
-            )
-            asked = f" of {tokens(restore['tokens'])} tokens" if restore["tokens"] else ""
+            kept = f"; {_usable(restore['valid_prefix_tokens'])}" if restore["valid_prefix_tokens"] else ""
+            asked = f" of {counted(restore['tokens'], 'token')}" if restore["tokens"] else ""
             return [
                 f"A restore{asked} from {restore['tier']} ended {restore['outcome'].replace('_', ' ')}{why} after "
                 f"{seconds(restore['seconds'])}{kept}. The rest was computed again."
@@ -179,15 +185,15 @@ def _restore_preferred(span: Row, explained: Row) -> list[str]:
     restored = next((item for item in explained["restores"] if item["outcome"] == "verified"), None)
     longer = "a longer span"
     if restored and restored["tokens"]:
-        longer = f"{tokens(restored['tokens'])} tokens from {restored['tier']}"
+        longer = f"{counted(restored['tokens'], 'token')} from {restored['tier']}"
     took = f", which took {seconds(restored['seconds'])}" if restored else ""
-    return [f"{tokens(span['end_token'])} tokens of prefix were usable on the device, but the engine restored {longer}{took}."]
+    return [f"{_usable(span['end_token'])} on the device, but the engine restored {longer}{took}."]
 
 
 def _preempted(span: Row, explained: Row) -> list[str]:
     when = f" at {clock(span['evicted_ns'])}" if span["evicted_ns"] is not None else ""
     whom = f", to make room for turn {span['evicted_by_turn']}" if span["evicted_by_turn"] else ""
-    return [f"An earlier attempt had it and was preempted{when}{whom} ({explained['turn']['attempts']} attempts)."]
+    return [f"An earlier attempt had it and was preempted{when}{whom} ({counted(explained['turn']['attempts'], 'attempt')})."]
 
 
 def _disabled(span: Row, explained: Row) -> list[str]:
@@ -225,14 +231,16 @@ def kept_by(kept: Row) -> str:
     said: list[str] = []
     for remedy in kept["remedies"]:
         policy = "the same policy" if remedy["policy"] == kept["policy"] else remedy["policy"]
-        pool = f"a pool of {remedy['pool_tokens']:,} tokens" if remedy["pool_tokens"] is not None else ""
+        room = counted(remedy["capacity"], remedy["unit"].removesuffix("s"))
+        pool = f"a pool of {counted(remedy['pool_tokens'], 'token')}" if remedy["pool_tokens"] is not None else ""
         if not remedy["more"]:
-            said.append(f"{policy} at {remedy['capacity']:,} {remedy['unit']}")
+            said.append(f"{policy} at {room}")
         elif pool and remedy["capacity"] == kept["capacity"]:
             said.append(f"{pool} with {policy}")
         else:
-            said.append(f"about {remedy['capacity']:,} {remedy['unit']} {f'and {pool} ' if pool else ''}with {policy}")
-    basis = f"replayed on all {kept['publishes']:,} publishes since {clock(kept['since_ns'])}"
+            said.append(f"about {room} {f'and {pool} ' if pool else ''}with {policy}")
+    every = "all " if kept["publishes"] > 1 else ""
+    basis = f"replayed on {every}{counted(kept['publishes'], 'publish', 'publishes')} since {clock(kept['since_ns'])}"
     if not said:
         more = "more blocks" if kept["unit"] == "blocks" else "more slots nor a larger pool"
         return f"{'No' if kept['unit'] == 'blocks' else 'Neither'} {more} would have kept it ({basis})."

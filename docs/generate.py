@@ -1,12 +1,17 @@
-"""Write the files that are generated from ``tracing/conventions.py``: the tables of the store and the page of names.
+"""Write the files that are generated: from ``tracing/conventions.py`` the tables of the store and the page of names, from the
+heads of the SQL files the page of everything that can be asked.
 
-Run ``python docs/generate.py`` after changing a name; ``python docs/generate.py --check`` fails when a file is not current.
+Run ``python docs/generate.py`` after changing one; ``python docs/generate.py --check`` fails when a file is not current.
 """
 
+import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from turnlens.queries import library
+from turnlens.queries.arguments import ARGUMENTS
+from turnlens.queries.library import SqlObject
 from turnlens.tracing import conventions
 from turnlens.tracing.conventions import Field
 
@@ -56,6 +61,7 @@ def _table(name: str, head: str, rows: Iterable[tuple[str, str, str]], before: s
     width = max(len(column) + len(kind) for column, kind, _ in rows) + 2
     lines = [
         f"-- {head}",
+        "--",
         "-- Generated from tracing/conventions.py by docs/generate.py; do not edit.",
         *([before] if before else []),
         f"create table {name} (",
@@ -113,10 +119,100 @@ def conventions_md() -> str:
     )
 
 
+# Every table, view and macro that is not private is in one group; sql_md says which is not.
+GROUPS = {
+    "To begin with: the views": (
+        "turns causes conversations evictions restores waterfall turn_costs engine_rates linked_turns incomplete_reasons"
+    ),
+    "This turn": "find_turns nearest_turns turn_of sources_of causes_of related_turns restores_of waterfall_of cost_of",
+    "This conversation": (
+        "conversation_of named_conversation conversation_named conversation_with_id nearest_conversations unnamed_turns"
+    ),
+    "Which turns and conversations there are": "list_turns list_conversations totals_by_verdict range_facts",
+    "Where the time goes": "report_totals lost_by_cause lease_gaps",
+    "How much may come between": "retention_curve retention_half reasks",
+    "Slots or memory, and who took whose place": (
+        "bounds_in evictions_by_reason occupancy_in blame_of_conversations blame_of_turns"
+    ),
+    "What-if: the recorded stream that it replays": "reference_engines reference_size reference_turns reference_changes",
+    "What a snapshot costs": "snapshot_cost decode_beside_publishes",
+    "Two sides beside each other": "compare compare_figures compare_choices",
+    "Whether the engine's own counters agree": "agreement",
+    "Whether the tool itself is well": (
+        "health untold_spans ingest_lag dropped_records incomplete_turns unfinished_turns quiet_engines clock_skew odd_spans "
+        "verdict_disagreements"
+    ),
+    "What a store has": "list_objects list_columns",
+    "What the dashboard and the demo show": (
+        "turn_totals turns_page conversation_totals conversations_page conversation_turns filter_choices demo_turns demo_choice"
+    ),
+    "Tables": "spans resources metric_points schema_history",
+}
+
+
+def sql_md() -> str:
+    public = {item.name: item for item in library.objects() if not item.private}
+    grouped = [name for names in GROUPS.values() for name in names.split()]
+    if sorted(grouped) != sorted(public):
+        raise SystemExit(f"docs/generate.py: GROUPS and the SQL files differ: {sorted(set(grouped) ^ set(public))}")
+    lines = [
+        "# What can be asked in SQL",
+        "",
+        "Generated from the heads of the files in `queries`. `turnlens queries` lists the same, `turnlens queries NAME` shows",
+        "the SQL of one. Ask with `turnlens sql`, with any DuckDB client, or [from Python](questions.md#from-python). A macro",
+        "is called like a table: `from conversation_of('agent-3')`.",
+        "",
+        "Units stand in the names: `_tokens`, `_seconds`, `_ns` (wall-clock nanoseconds since 1970); `_at` is a time in UTC,",
+        "a `_ratio` lies in [0, 1]. What was not observed is null, never 0. P is the length of a turn's prompt, S how much",
+        "of it had been seen before.",
+        "",
+        "| argument of macros | meaning |",
+        "| --- | --- |",
+        *(f"| `{name}` | {said.brief}{f'; null: {said.null}' if said.null else ''} |" for name, said in ARGUMENTS.items()),
+        "",
+    ]
+    for title, names in GROUPS.items():
+        lines += [f"**{title}**", ""]
+        lines += [f"- [`{name}`](#{name}): {_markdown(_sentence(public[name].brief))}" for name in names.split()]
+        lines += [""]
+    for title, names in GROUPS.items():
+        lines += [f"## {title}", ""]
+        for name in names.split():
+            lines += _section(public[name])
+    return "\n".join(lines)
+
+
+def _section(item: SqlObject) -> list[str]:
+    lines = [f"### {item.name}", ""]
+    if item.kind == "macros":
+        lines += ["```sql", f"from {item.name}({', '.join(item.arguments)})", "```", ""]
+    lines += [_markdown(item.brief), ""]
+    for note in item.notes if item.kind != "tables" else ():
+        if note.startswith(" "):
+            lines += ["```", *(line.removeprefix("   ") for line in note.splitlines()), "```", ""]
+        else:
+            lines += [_markdown(note), ""]
+    lines += ["| column | type | meaning |", "| --- | --- | --- |"]
+    lines += [f"| `{column.name}` | {column.type} | {_markdown(column.brief)} |" for column in item.columns]
+    return [*lines, ""]
+
+
+def _sentence(text: str) -> str:
+    return re.split(r"(?<=[.?]) (?=[A-Z`])", text, maxsplit=1)[0]
+
+
+def _markdown(text: str) -> str:
+    """The text of a head with its SQL as code, and with nothing else in it taken for Markdown."""
+    text = re.sub(r"(?<!`)\b(from \w+\([^)]*\)|select \w[^.]*? from \w.*$)", r"``\1``", text)
+    parts = re.split(r"``(.+?)``", text)
+    return "".join(f"`{part}`" if at % 2 else re.sub(r"([*|<]|(?<!\w)_(?=\w))", r"\\\1", part) for at, part in enumerate(parts))
+
+
 FILES = {
     "queries/tables/spans.sql": spans_sql,
     "queries/tables/resources.sql": resources_sql,
     "docs/conventions.md": conventions_md,
+    "docs/sql.md": sql_md,
 }
 
 

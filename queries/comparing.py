@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
+import pyarrow as pa
+
 from turnlens.queries import ranges
 from turnlens.queries.errors import QueryError
 from turnlens.queries.ranges import Range
@@ -103,10 +105,17 @@ def sides(
 
 
 def compare(store: Store, of: Sides) -> list[Row]:
+    """The rows of ``frame``."""
+    rows: list[Row] = frame(store, of).to_pylist()
+    return rows
+
+
+def frame(store: Store, of: Sides) -> pa.Table:
     """One row a figure, as macro ``compare`` has them. Raises QueryError, with what there is, for a name that is unknown and
     for a side without turns."""
     names = _names(store, of)
-    rows: list[Row] = store.query("from compare(?, ?, ?, ?, ?, ?, ?, ?, ?)", of.parameters).to_pylist()
+    found = store.query("from compare(?, ?, ?, ?, ?, ?, ?, ?, ?)", of.parameters)
+    rows: list[Row] = found.to_pylist()
     counts = next((row for row in rows if row["figure"] == "turns"), {"a": None, "b": None})
     for letter, side in (("a", of.a), ("b", of.b)):
         if counts[letter] is None:
@@ -115,7 +124,7 @@ def compare(store: Store, of: Sides) -> list[Row]:
                 f"No turn of side {letter.upper()} lies in its range. Its turns in {store.where} are from "
                 f"{ranges.said(there['first_ns'])} to {ranges.said(there['last_ns'])}."
             )
-    return rows
+    return found
 
 
 def conditions(store: Store, texts: tuple[str, ...]) -> list[Condition]:

@@ -5,7 +5,9 @@ StoreError
  ├── StoreLockedError     another process has the file open
  ├── StoreVersionError    written by a newer Turnlens, or not by Turnlens at all
  └── QueryError           the SQL was refused or failed
-      └── UnknownTurnError   no turn has that id
+      └── UnknownIdError     nothing, or more than one thing, has that id
+           ├── UnknownTurnError
+           └── UnknownConversationError
 """
 
 
@@ -29,9 +31,17 @@ class QueryError(StoreError):
     """The SQL was refused, failed or ran too long."""
 
 
-class UnknownTurnError(QueryError):
-    """No turn, or more than one, has this id. ``nearest`` are ids to try instead."""
+class UnknownIdError(QueryError):
+    """Nothing, or more than one thing, has this id. ``nearest`` are ids to try instead."""
 
     def __init__(self, message: str, nearest: list[str]) -> None:
         super().__init__(message)
         self.nearest = nearest
+
+
+class UnknownTurnError(UnknownIdError):
+    """No turn, or more than one, has this id."""
+
+
+class UnknownConversationError(UnknownIdError):
+    """No conversation has this id, and no turn of one."""

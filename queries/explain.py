@@ -19,7 +19,7 @@ def explain(store: Store, turn: str, replay_all: bool = False) -> Row:
     ``restores``, ``cost`` (None for a hit), ``waterfall``, and ``kept_by`` (what would have kept what was evicted, from a
     replay of what came before; None where nothing was, or where that cannot be said; ``replay_all``: however long that takes).
     Raises UnknownTurnError for an id of no turn or of several."""
-    found = _identity(store, turn)
+    found = find(store, turn)
     ids = [found["trace_id"], found["span_id"]]
     at = [*ids, found["start_ns"]]
     within = [*at, None if found["end_ns"] is None else found["end_ns"] + _AFTER_NS]
@@ -37,7 +37,8 @@ def explain(store: Store, turn: str, replay_all: bool = False) -> Row:
     }
 
 
-def _identity(store: Store, turn: str) -> Row:
+def find(store: Store, turn: str) -> Row:
+    """The row of find_turns that an id means, as for ``explain``. Raises UnknownTurnError."""
     found = _rows(store, "from find_turns(?)", [turn])
     exact = [row for row in found if row["turn_id"] == turn] or found
     if len(exact) == 1:

@@ -105,10 +105,15 @@ def run(
         except (duckdb.Error, OSError) as error:  # Arrow raises OSError with DuckDB's message
             if late.is_set():
                 raise QueryError(f"The query ran longer than {seconds:g} seconds and was stopped.") from error
-            raise QueryError(str(error)) from error
+            raise QueryError(reason(error)) from error
     if table.num_rows > rows:
         raise QueryError(f"The result has more than {rows:,} rows: add a LIMIT, or aggregate in SQL.")
     return table
+
+
+def reason(error: Exception) -> str:
+    """What DuckDB says. Before what a macro refuses (``error(...)`` in SQL) it sets words of its own: they say nothing."""
+    return str(error).removeprefix("Invalid Input Error: ")
 
 
 @contextmanager

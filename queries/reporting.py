@@ -11,6 +11,7 @@ from turnlens.queries.store import Store
 from turnlens.queries.whatif import Study, stream
 from turnlens.queries.whatif.policies import POLICIES
 from turnlens.queries.whatif.remedies import AT_ONCE
+from turnlens.queries.words import counted
 
 Row = dict[str, Any]
 _MOST = 5
@@ -70,7 +71,7 @@ def _capacity(store: Store, over: Range, causes: list[Row]) -> list[Advice]:
         words = f"a replay of {study.stream.engine} does not meet its record closely enough to say how much they would save"
         return [Advice("More slots or blocks, or another policy: see `turnlens whatif`", words, None)]
     ran = study.outcome(policy, recorded)
-    basis = f"replayed on {study.stream.publishes:,} publishes of {study.stream.engine}"
+    basis = f"replayed on {counted(study.stream.publishes, 'publish', 'publishes')} of {study.stream.engine}"
     found: list[Advice] = []
     needed = study.knee(policy).nearly
     if needed is not None and needed > recorded:
@@ -113,7 +114,7 @@ def _simple(causes: list[Row]) -> list[Advice]:
         if row["cause"].startswith("prefix_changed."):
             what = "Make prompts continue: look at what the client changes between turns"
         if what is not None:
-            words = f"{row['cause']}: {row['turns']:,} turns of {row['conversations']:,} conversations"
+            words = f"{row['cause']}: {counted(row['turns'], 'turn')} of {counted(row['conversations'], 'conversation')}"
             found.append(Advice(what, words, row["lost_seconds"]))
     return found
 
@@ -124,7 +125,7 @@ def _leases(store: Store, over: Range, causes: list[Row]) -> list[Advice]:
     if lost is None:
         return []
     gaps = store.query("from lease_gaps(?, ?, ?, ?)", over.parameters).to_pylist()[0]
-    words = f"{gaps['turns']:,} turns came {gaps['median_seconds']:,.0f} s (median) after their lease had ended"
+    words = f"{counted(gaps['turns'], 'turn')} came {gaps['median_seconds']:,.0f} s (median) after the lease had ended"
     return [Advice(f"Leases {gaps['most_seconds']:,.0f} s longer", words, lost["lost_seconds"])]
 
 

@@ -53,6 +53,7 @@ def _metrics(engine: str, replica: str) -> object:
         "docs/questions-compare.md",
         "docs/questions-health.md",
         "docs/questions-histories.md",
+        "docs/sql.md",
     ],
 )
 def test_its_commands_exist(page: str) -> None:

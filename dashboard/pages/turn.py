@@ -4,9 +4,11 @@ import streamlit as st
 
 from turnlens.dashboard import address, charts, columns, explain_text, frame, pieces, stores, wording
 from turnlens.dashboard.pieces import Row
+from turnlens.queries import frames
 from turnlens.queries.errors import UnknownTurnError
 from turnlens.queries.explain import explain
 from turnlens.queries.store import Store
+from turnlens.queries.words import counted
 
 RELATED_EACH = 4
 _RELATED = {
@@ -58,7 +60,7 @@ def _unknown(store: Store, error: UnknownTurnError) -> None:
 
 def _turn(store: Store, explained: Row) -> None:
     turn: Row = explained["turn"]
-    of: list[object] = [turn["trace_id"], turn["span_id"]]
+    of = {"trace": turn["trace_id"], "span": turn["span_id"]}
     _head(turn)
     _sources(store, explained, of)
     _words(explained)
@@ -110,9 +112,9 @@ def _seconds(turn: Row, part: str) -> str | None:
     return None if value is None else wording.seconds(value)
 
 
-def _sources(store: Store, explained: Row, of: list[object]) -> None:
+def _sources(store: Store, explained: Row, of: dict[str, object]) -> None:
     st.subheader("Where its prompt tokens came from")
-    sources = stores.rows(store, "from sources_of(?, ?)", of)
+    sources = frames.rows(store, "sources_of", **of)
     if sources:
         pieces.source_figures(sources)
     else:
@@ -138,8 +140,8 @@ def _words(explained: Row) -> None:
                 st.text("\n".join(line.strip() for line in lines))
 
 
-def _related(store: Store, of: list[object]) -> None:
-    related = stores.rows(store, "from related_turns(?, ?, ?)", [*of, RELATED_EACH])
+def _related(store: Store, of: dict[str, object]) -> None:
+    related = frames.rows(store, "related_turns", **of, most=RELATED_EACH)
     if not related:
         return
     st.subheader("The other side")
@@ -151,11 +153,14 @@ def _related(store: Store, of: list[object]) -> None:
                 pieces.strong(title, role)
                 for row in of_role:
                     _related_turn(row)
+                left_out = of_role[0]["of_turns"] - len(of_role)
+                if left_out:
+                    st.caption(f"and {left_out:,} more")
 
 
 def _related_turn(row: Row) -> None:
     whose = f" of {row['conversation_id']}" if row["conversation_id"] else ""
-    size = f" · {wording.tokens(row['tokens'])} tokens" if row["tokens"] is not None else ""
+    size = f" · {counted(row['tokens'], 'token')}" if row["tokens"] is not None else ""
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         if row["ask"] is not None:
             pieces.link_to_turn(row["ask"], "Open")

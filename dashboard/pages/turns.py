@@ -5,7 +5,9 @@ import streamlit as st
 from turnlens.dashboard import address, charts, columns, filters, frame, pieces, stores, wording
 from turnlens.dashboard.filters import Filters
 from turnlens.dashboard.pieces import Row
+from turnlens.queries import frames
 from turnlens.queries.store import Store
+from turnlens.queries.words import counted
 
 TURNS_EACH = 25
 CONVERSATIONS_EACH = 10
@@ -19,7 +21,7 @@ def page() -> None:
     with stores.opened() as store:
         chosen = filters.choose(store)
         pieces.whose_store(store)
-        totals = stores.one(store, "from turn_totals(?, ?, ?, ?, ?)", [*chosen, TURNS_EACH])
+        (totals,) = frames.rows(store, "turn_totals", **chosen.arguments(), rows_each=TURNS_EACH)
         if not totals["turns"] and not chosen.active():
             pieces.no_turns(store)
             return
@@ -46,7 +48,7 @@ def _say_filters(chosen: Filters) -> None:
 def _sources(totals: Row) -> None:
     st.subheader("Where prompt tokens came from")
     incomplete = totals["incomplete_turns"]
-    left_out = f" Left out: {pieces.counted(incomplete, 'incomplete turn')}." if incomplete else ""
+    left_out = f" Left out: {counted(incomplete, 'incomplete turn')}." if incomplete else ""
     if not totals["complete_turns"]:
         st.warning(
             "None of these turns is complete, so there is nothing to add up. The list below says why.",
@@ -54,15 +56,16 @@ def _sources(totals: Row) -> None:
         )
         return
     st.caption(
-        f"{totals['prompt_tokens']:,} prompt tokens of {pieces.counted(totals['complete_turns'], 'complete turn')}.{left_out}"
+        f"{counted(totals['prompt_tokens'], 'prompt token')} of {counted(totals['complete_turns'], 'complete turn')}.{left_out}"
     )
     pieces.source_figures(totals["sources"])
     pieces.chart(charts.source_bar(totals["sources"]), "sources", "Prompt tokens by source as one bar.")
     with st.container(horizontal=True, vertical_alignment="center"):
         if totals["reuse_ratio"] is not None:
+            seen = counted(totals["seen_tokens"], "token")
             st.text(
-                f"Reuse: {pieces.percent(totals['reuse_ratio'])} of the {totals['seen_tokens']:,} tokens that had been seen "
-                f"before were hit or restored ({totals['reused_tokens']:,}). "
+                f"Reuse: {pieces.percent(totals['reuse_ratio'])} of what had been seen before was hit or restored "
+                f"({totals['reused_tokens']:,} of {seen}). "
                 f"First token: {wording.seconds(totals['median_ttft_seconds'])} in the median."
             )
         pieces.csv(totals["sources"], ["source", "tokens", "of_tokens", "share_ratio"], "sources")
@@ -70,7 +73,8 @@ def _sources(totals: Row) -> None:
 
 def _conversation(store: Store, chosen: Filters) -> None:
     st.subheader("The conversation, turn by turn")
-    turns = stores.rows(store, "from conversation_turns(?, ?, ?)", [chosen.conversation, chosen.engine, TURNS_DRAWN])
+    of = {"the_conversation": chosen.conversation, "the_engine": chosen.engine}
+    turns = frames.rows(store, "conversation_turns", **of, most=TURNS_DRAWN)
     ask = pieces.clicked_turn(
         charts.turn_strip(turns),
         "strip",
@@ -88,9 +92,9 @@ def _conversation(store: Store, chosen: Filters) -> None:
 def _turns(store: Store, chosen: Filters, totals: Row) -> None:
     st.subheader("Turns")
     number = address.number("page", totals["pages"])
-    table = store.query("from turns_page(?, ?, ?, ?, ?, ?)", [*chosen, TURNS_EACH, number])
+    table = frames.ask(store, "turns_page", **chosen.arguments(), rows_each=TURNS_EACH, page_number=number)
     st.caption(
-        f"{pieces.counted(totals['turns'], 'turn')}, the latest first, in tokens and seconds. A click on a cell opens the turn."
+        f"{counted(totals['turns'], 'turn')}, the latest first, in tokens and seconds. A click on a cell opens the turn."
     )
     row = pieces.clicked_row(table, columns.TURNS, f"turns-{number}-{hash(chosen)}")
     _pages("page", number, totals["pages"])
@@ -99,16 +103,17 @@ def _turns(store: Store, chosen: Filters, totals: Row) -> None:
 
 
 def _conversations(store: Store, chosen: Filters) -> None:
-    counted = stores.one(store, "from conversation_totals(?, ?)", [chosen.engine, CONVERSATIONS_EACH])
-    if not counted["conversations"]:
+    paged = {"the_engine": chosen.engine, "rows_each": CONVERSATIONS_EACH}
+    (there,) = frames.rows(store, "conversation_totals", **paged)
+    if not there["conversations"]:
         return
     st.subheader("Conversations")
-    number = address.number("conversations", counted["pages"])
-    table = store.query("from conversations_page(?, ?, ?)", [chosen.engine, CONVERSATIONS_EACH, number])
-    many = pieces.counted(counted["conversations"], "conversation")
+    number = address.number("conversations", there["pages"])
+    table = frames.ask(store, "conversations_page", **paged, page_number=number)
+    many = counted(there["conversations"], "conversation")
     st.caption(f"{many}, the latest first, whatever their verdicts. A click on a cell chooses one.")
     row = pieces.clicked_row(table, columns.CONVERSATIONS, f"conversations-{number}-{hash(chosen)}")
-    _pages("conversations", number, counted["pages"])
+    _pages("conversations", number, there["pages"])
     if row is not None:
         address.write(conversation=table["conversation_id"][row].as_py(), page=None, conversations=None, turn=None)
         st.rerun()

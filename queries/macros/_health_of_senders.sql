@@ -14,10 +14,10 @@ select
     else 'ok'
   end as level,
   case
-    when min_seconds > 3600 then format('{:.0f} h or more ({:,} spans)', min_seconds / 3600, spans)
+    when min_seconds > 3600 then format('{:.0f} h or more ({:,} span{})', min_seconds / 3600, spans, if(spans = 1, '', 's'))
     else format(
-      'median {:.1f} s, 95 % {:.1f} s, max {:.1f} s; last 5 minutes: median {:.1f} s, 95 % {:.1f} s ({:,} spans)',
-      median_seconds, p95_seconds, max_seconds, recent_median_seconds, recent_p95_seconds, spans
+      'median {:.1f} s, 95 % {:.1f} s, max {:.1f} s; last 5 minutes: median {:.1f} s, 95 % {:.1f} s ({:,} span{})',
+      median_seconds, p95_seconds, max_seconds, recent_median_seconds, recent_p95_seconds, spans, if(spans = 1, '', 's')
     )
   end as figure,
   case
@@ -41,9 +41,10 @@ select
   case when dropped_records > 0 then 'bad' else 'ok' end,
   case
     when dropped_records > 0
-      then format('{:,} records since {}', dropped_records, strftime(make_timestamp_ns(first_ns), '%Y-%m-%d %H:%M:%S'))
+      then format('{:,} record{} since ', dropped_records, if(dropped_records = 1, '', 's'))
+        || strftime(make_timestamp_ns(first_ns), '%Y-%m-%d %H:%M:%S')
         || strftime(make_timestamp_ns(last_ns), ', the last at %Y-%m-%d %H:%M:%S')
-    else format('0 records in {:,} samples', samples)
+    else format('0 records in {:,} sample{}', samples, if(samples = 1, '', 's'))
   end,
   case
     when dropped_records > 0 then 'The recorder lost records: turns that were open then are incomplete.'
@@ -76,11 +77,11 @@ select
   case
     when low_seconds is null then format('at most {:.3f} s ahead of {}, no lower bound', high_seconds, parent)
     when high_seconds is null then format('at least {:.3f} s ahead of {}, no upper bound', low_seconds, parent)
-    else format('between {:.3f} and {:.3f} s ahead of {} ({:,} turns)', low_seconds, high_seconds, parent, turns)
+    else format('between {:.3f} and {:.3f} s ahead of {} ({:,} turn{})', low_seconds, high_seconds, parent, turns, if(turns = 1, '', 's'))
   end,
   case
     when contradictory then 'The bounds exclude each other: a clock was set or drifts, or the caller does not wait for the end.'
-    when skewed then format('{:,} of {:,} turns do not lie within the call that they answer.', outside_turns, turns)
+    when skewed then format('{:,} of {:,} turn{} began or ended outside the call that was answered.', outside_turns, turns, if(turns = 1, '', 's'))
     else 'Every turn lies within the call that it answers.'
   end,
   case

@@ -2,6 +2,9 @@
 -- turn's arrival is known (``at_ns``), the search is quick.
 --
 -- Example: from causes_of('0af7651916cd43dd8448eb211c80319c', 'b7ad6b7169203331')
+--
+-- columns are those of causes but eviction, trace_id, turn_span_id, resource_id, turn_start_ns, and
+--   eviction STRUCT -- at_ns, by_turn, by_conversation, reason, tokens, keys, idle_seconds, what was free, policy, span_id; else null
 create or replace macro causes_of(trace, span, at_ns := null) as table
 select
   c.* exclude (trace_id, turn_span_id, resource_id, turn_start_ns)

@@ -3,6 +3,12 @@
 -- by sums, and stand on complete turns. Latency is from arrival to finish.
 --
 -- Example: from compare_figures()
+--
+-- columns
+--   position INTEGER -- its place in the list
+--   figure VARCHAR -- its name
+--   unit VARCHAR -- turns, tokens, ratio or s
+--   meaning VARCHAR -- the figure in words
 create or replace macro compare_figures() as table
 select position, figure, unit, meaning
 from (

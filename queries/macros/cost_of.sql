@@ -2,6 +2,15 @@
 -- Where its conversation is known, the search is quick.
 --
 -- Example: from cost_of('0af7651916cd43dd8448eb211c80319c', 'b7ad6b7169203331')
+--
+-- columns
+--   ttft_seconds DOUBLE -- its time to first token [s]
+--   served_seconds DOUBLE -- its time to first token without the queue [s]
+--   hit_turns BIGINT -- hit turns of the conversation that it is compared with
+--   hit_median_seconds DOUBLE -- served_seconds of the hit turns, median [s]
+--   lost_seconds DOUBLE -- the difference, at least 0; null where there is nothing to compare with [s]
+--   lost_basis VARCHAR -- hits or rate, as in view turn_costs
+--   lost_error_ratio DOUBLE -- standard error of that rate over the rate; null for hits
 create or replace macro cost_of(trace, span, conversation := null) as table
 select ttft_seconds, served_seconds, hit_turns, hit_median_seconds, lost_seconds, lost_basis, lost_error_ratio
 from turn_costs

@@ -2,6 +2,9 @@
 -- half of the memory was free, the one that lost most seconds.
 --
 -- Example: from demo_choice()
+--
+-- columns
+--   turn_id VARCHAR -- the turn
 create or replace macro demo_choice() as table
 with lost as (
   select c.trace_id, c.turn_span_id as span_id, sum(c.end_token - c.start_token) as tokens

@@ -2,6 +2,11 @@
 -- the latest, at most ``most``.
 --
 -- Example: from filter_choices(500)
+--
+-- columns
+--   filter VARCHAR -- verdict, engine, cause or conversation
+--   value VARCHAR -- what it can be set to
+--   turns BIGINT -- turns that have it
 create or replace macro filter_choices(most) as table
 with t as (
   select verdict, engine, main_cause, conversation_id, start_ns from turns

@@ -1,6 +1,11 @@
 -- What a store has to ask: its tables, views and table macros, private ones left out.
 --
 -- Example: from list_objects()
+--
+-- columns
+--   name VARCHAR -- of the object
+--   kind VARCHAR -- table, view or macro
+--   what VARCHAR -- what one row is
 create or replace macro list_objects() as table
 select name, kind, what
 from (

@@ -3,6 +3,14 @@
 -- had room. ``ask`` is the id that means that turn and no other, null where it is not in the store.
 --
 -- Example: from related_turns('0af7651916cd43dd8448eb211c80319c', 'b7ad6b7169203331', 5)
+--
+-- columns
+--   role VARCHAR -- evictor, provider or victim
+--   turn_id VARCHAR -- the other turn
+--   conversation_id VARCHAR -- its conversation
+--   tokens BIGINT -- tokens that the two turns share in this role [tokens]
+--   ask VARCHAR -- the id that means the other turn and no other; null where it is not in the store
+--   of_turns BIGINT -- turns in this role, shown or not
 create or replace macro related_turns(trace, span, most) as table
 with own_causes as (
   select evicted_by_turn, provided_by_turn, end_token - start_token as tokens, resource_id
@@ -37,7 +45,8 @@ select
     )
       then other.span_id
     else other.turn_id
-  end as ask
+  end as ask,
+  count(*) over (partition by once.role) as of_turns
 from once
 left join _turn_facts as other on other.turn_id = once.turn_id and other.resource_id = once.resource_id
 where other.span_id is distinct from span

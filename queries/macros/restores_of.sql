@@ -2,6 +2,8 @@
 -- search is quick.
 --
 -- Example: from restores_of('0af7651916cd43dd8448eb211c80319c', 'b7ad6b7169203331')
+--
+-- columns are those of restores but trace_id, turn_span_id, start_ns
 create or replace macro restores_of(trace, span, at_ns := null, until_ns := null) as table
 select * exclude (trace_id, turn_span_id, start_ns)
 from restores

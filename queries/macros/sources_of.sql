@@ -2,6 +2,12 @@
 -- nobody knows what had been seen, and so recomputed and new are not told apart.
 --
 -- Example: from sources_of('0af7651916cd43dd8448eb211c80319c', 'b7ad6b7169203331')
+--
+-- columns
+--   source VARCHAR -- hit, restored, recomputed, new, computed or unobserved
+--   tokens BIGINT -- tokens from it [tokens]
+--   of_tokens BIGINT -- P [tokens]
+--   share_ratio DOUBLE -- tokens / P
 create or replace macro sources_of(trace, span, at_ns := null) as table
 with sums as (
   select

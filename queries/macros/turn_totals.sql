@@ -6,6 +6,18 @@
 --
 --   turns  complete_turns  prompt_tokens  sources
 --   2      2               400            [{source: hit, tokens: 240, of_tokens: 400, share_ratio: 0.6}, ...]
+--
+-- columns
+--   turns BIGINT -- turns that the filters let through
+--   complete_turns BIGINT -- of those, complete turns, which all sums are about
+--   incomplete_turns BIGINT -- of those, turns left out of the sums
+--   pages BIGINT -- pages that they fill, at least 1
+--   prompt_tokens BIGINT -- sum of P [tokens]
+--   seen_tokens BIGINT -- sum of S [tokens]
+--   reused_tokens BIGINT -- hit or restored of what had been seen [tokens]
+--   reuse_ratio DOUBLE -- reused_tokens / seen_tokens
+--   median_ttft_seconds DOUBLE -- median time to first token [s]
+--   sources STRUCT[] -- source, tokens, of_tokens and share_ratio: prompt tokens by source
 create or replace macro turn_totals(the_conversation, the_verdict, the_engine, the_cause, rows_each) as table
 with sums as (
   select

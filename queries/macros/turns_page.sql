@@ -2,6 +2,25 @@
 -- turn id, or its span id where another engine start has used the same turn id.
 --
 -- Example: the second fifty: from turns_page(null, null, null, null, 50, 2)
+--
+-- columns
+--   turn_id VARCHAR -- the turn
+--   conversation_id VARCHAR -- its conversation
+--   engine VARCHAR -- which server
+--   replica VARCHAR -- which copy of it
+--   started_at TIMESTAMP_NS -- arrival, UTC
+--   verdict VARCHAR -- as in view turns
+--   main_cause VARCHAR -- as in view turns
+--   prompt_tokens BIGINT -- P [tokens]
+--   hit_tokens BIGINT -- KV was on the device [tokens]
+--   restored_tokens BIGINT -- KV came from another tier [tokens]
+--   recomputed_tokens BIGINT -- computed although seen before; null where S is unknown [tokens]
+--   new_tokens BIGINT -- computed, not seen before; null where S is unknown [tokens]
+--   unobserved_tokens BIGINT -- the events do not say [tokens]
+--   ttft_seconds DOUBLE -- arrival to first token [s]
+--   status VARCHAR -- how the turn ended; null while its span has not arrived
+--   incomplete_because VARCHAR -- why not complete, with commas
+--   ask VARCHAR -- the id that means this turn and no other
 create or replace macro turns_page(the_conversation, the_verdict, the_engine, the_cause, rows_each, page_number) as table
 with page as (
   from _filtered_turns(the_conversation, the_verdict, the_engine, the_cause)

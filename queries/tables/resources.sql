@@ -1,4 +1,5 @@
 -- One row a sender: for an engine, one row a start, with what it has.
+--
 -- Generated from tracing/conventions.py by docs/generate.py; do not edit.
 create table resources (
   resource_id VARCHAR,        -- digest of all attributes

@@ -1,4 +1,5 @@
 -- One row a span, whoever sent it. Columns without a value are null.
+--
 -- Generated from tracing/conventions.py by docs/generate.py; do not edit.
 create sequence if not exists span_numbers;
 create table spans (

@@ -1,6 +1,11 @@
 -- One row a conversation: how long it grew, where its prompt tokens came from, and how slow it got.
 -- Incomplete turns are counted, and left out of every sum.
 --
+-- Example: a turn of 100 tokens, all new, and one of 140 that hit 96 of them and computed 4 again:
+--
+--   conversation_id  turns  longest_prompt_tokens  hit_tokens  recomputed_tokens  new_tokens  reuse_ratio
+--   agent-3          2      140                    96          4                  140         0.96
+--
 -- columns
 --   conversation_id VARCHAR -- the conversation
 --   engine VARCHAR -- which server

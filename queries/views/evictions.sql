@@ -1,5 +1,11 @@
 -- One row an eviction: a snapshot, or a run of blocks of one chain, that was removed from a tier.
 --
+-- Example: turn c03-t03 had left 14,815 tokens on the device; turn s02-t02 needed a slot when none was free, and two thirds of the
+-- memory were:
+--
+--   reason  tokens  owner_turn  for_turn  idle_seconds  free_slots  total_slots  free_tokens  total_tokens
+--   slots   14815   c03-t03     s02-t02   8.9           0           48           670000       1000000
+--
 -- columns
 --   at TIMESTAMP_NS -- when, UTC
 --   engine VARCHAR -- which server

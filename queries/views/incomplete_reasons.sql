@@ -1,5 +1,7 @@
 -- One row a reason why a turn can be incomplete: what it says, and what to do. Calls that made no sense (bad_*) are the engine's.
 --
+-- Example: select meaning, next_step from incomplete_reasons where reason = 'records_dropped'
+--
 -- columns
 --   reason VARCHAR -- as in incomplete_reasons of view turns
 --   meaning VARCHAR -- what it says

@@ -1,5 +1,10 @@
 -- One row a restore: a snapshot's KV brought back from another tier.
 --
+-- Example: 768 tokens were offered behind a hit of 256, and loaded all:
+--
+--   turn_id  tier  tokens  valid_prefix_tokens  outcome   seconds
+--   a-2      host  768     1024                 verified  0.12
+--
 -- columns
 --   turn_id VARCHAR -- the turn that it was for
 --   started_at TIMESTAMP_NS -- when it began, UTC

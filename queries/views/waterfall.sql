@@ -1,6 +1,13 @@
 -- One row a span of a turn, in the order in which they began: the turn itself, queue (waiting for an admission), restores,
 -- prefill, publishes, and the evictions that made room for it.
 --
+-- Example: a turn waited 0.5 s, computed 1,100 tokens in 1.5 s, and answered:
+--
+--   name             start_seconds  seconds  tokens
+--   turn             0              4.0      1100
+--   scheduler.admit  0.1            0.5      0
+--   prefill          0.6            1.5      1100
+--
 -- columns
 --   turn_id VARCHAR -- the turn
 --   name VARCHAR -- name of the span

@@ -18,6 +18,7 @@ from turnlens.queries.whatif import policies, stream
 from turnlens.queries.whatif.answers import Check, Knee, Outcome, Study, WhatIf
 from turnlens.queries.whatif.policies import POLICIES, Policy
 from turnlens.queries.whatif.remedies import Kept, kept
+from turnlens.queries.words import counted
 
 __all__ = ["POLICIES", "Check", "Kept", "Knee", "Outcome", "Policy", "Study", "WhatIf", "kept", "study", "whatif"]
 
@@ -55,7 +56,7 @@ def _chosen(store: Store, engine: str | None) -> stream.Row:
     chosen = exact if len(exact) == 1 else matching
     if len(chosen) == 1:
         return chosen[0]
-    names = "\n".join(f"  {row['resource_id']}  {stream.name_of(row)}, {row['turns']:,} turns" for row in found[:30])
+    names = "\n".join(f"  {row['resource_id']}  {stream.name_of(row)}, {counted(row['turns'], 'turn')}" for row in found[:30])
     if chosen:
         raise QueryError(
             f"{len(chosen)} engine starts could be meant. Name one with --engine, by its id or a part of its name:\n{names}"

@@ -10,6 +10,7 @@ from turnlens.queries.whatif import policies
 from turnlens.queries.whatif.policies import Policy
 from turnlens.queries.whatif.replaying import Replays, least
 from turnlens.queries.whatif.stream import Stream
+from turnlens.queries.words import counted
 
 _CURVE = 12  # capacities that are shown where none are asked for
 _NEAR = 0.99
@@ -134,7 +135,8 @@ class Study:
             )
         if any(capacity < smallest for capacity in shown):
             why = "" if smallest == 1 else ": the longest prompt takes that many"
-            raise QueryError(f"At least {smallest:,} {self.stream.unit} are needed, not {min(shown):,}{why}.")
+            needed = f"{counted(smallest, self.stream.unit.removesuffix('s'))} {'is' if smallest == 1 else 'are'}"
+            raise QueryError(f"At least {needed} needed, not {min(shown):,}{why}.")
         curve = [self.outcome(policy, capacity, knee) for policy, knee in zip(chosen, knees, strict=True) for capacity in shown]
         stream = self.stream
         return WhatIf(
@@ -228,7 +230,9 @@ class Study:
             "What is not found on the device is counted as recomputed, also where another tier might have restored it.",
         ]
         if stream.slots is not None and stream.pool_tokens is not None:
-            said.append(f"The pool stays at {stream.pool_tokens:,} tokens; what running turns hold is taken to grow evenly.")
+            said.append(
+                f"The pool stays at {counted(stream.pool_tokens, 'token')}; what running turns hold is taken to grow evenly."
+            )
         if stream.slots is None:
             said.append("A prefix that was evicted is there again from the admission of the turn that computes it again.")
         if stream.prefill_tokens_per_second is not None:

@@ -80,7 +80,7 @@ def test_health_for_ci(unwell: str, tmp_path: Path) -> None:
     assert done.exit_code == 0
     assert done.output == (
         "0 bad · 0 warnings · 2 ok\n\n"
-        "ok    complete_turns  test/r0: 1 of 1 turns\n"
+        "ok    complete_turns  test/r0: 1 of 1 turn\n"
         "ok    ingest_lag      test/r0: median 1.0 s, 95 % 1.0 s, max 1.0 s; last 5 minutes: median 1.0 s, 95 % 1.0 s (4 spans)\n"
     )
 

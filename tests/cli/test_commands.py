@@ -8,14 +8,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import duckdb
 import pytest
 import requests
 from click.testing import CliRunner, Result
-from memory_store import Scene, file_store
+from memory_store import START_NS, CountingIds, Scene, file_store
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.trace import ReadableSpan
 from scenes import evicted_for_slots
 
 from turnlens.collectors.server import Collector
@@ -67,6 +69,36 @@ def test_conversations_and_filters(store: str) -> None:
     ]
     rows = json.loads(run("turns", "--store", store, "--verdict", "recomputed", "--format", "json").output)
     assert [row["turn_id"] for row in rows] == ["a-3"]
+
+
+def test_lists_over_a_range(tmp_path: Path) -> None:
+    spans: list[ReadableSpan] = []
+    for label, engine, start in (("before", "ring0", 0), ("after", "ring1", 100)):
+        scene = Scene(engine=engine, ids=CountingIds(start))
+        scene.serve("a-1", "a", 100, ["a"], start, run=label)
+        scene.serve("a-2", "a", 140, ["a"], start + 10, hit=96, run=label)
+        spans += scene.spans()
+        scene.recorder.close()
+    store = str(file_store(tmp_path / "runs.duckdb", spans))
+
+    def listed(*arguments: str) -> list[tuple[object, ...]]:
+        done = run(*arguments, "--store", store, "--format", "json")
+        assert done.exit_code == 0, done.output
+        names = ("turn_id", "run") if arguments[0] == "turns" else ("conversation", "engine", "turns", "hit", "run")
+        return [tuple(row[name] for name in names) for row in json.loads(done.output)]
+
+    assert listed("turns") == [("a-1", "before"), ("a-2", "before"), ("a-1", "after"), ("a-2", "after")]
+    assert listed("turns", "--run", "after", "--limit", "1") == [("a-2", "after")]
+    assert listed("turns", "--engine", "ring0") == [("a-1", "before"), ("a-2", "before")]
+    cut = datetime.fromtimestamp((START_NS + 105 * 10**9) / 1e9, UTC).isoformat()
+    assert listed("turns", "--since", cut) == [("a-2", "after")]
+    assert listed("turns", "--until", cut, "--run", "after") == [("a-1", "after")]
+    assert listed("conversations") == [("a", "ring0", 2, 96, "before"), ("a", "ring1", 2, 96, "after")]
+    assert listed("conversations", "--until", cut) == [("a", "ring0", 2, 96, "before"), ("a", "ring1", 1, 0, "after")]
+    for verb in ("turns", "conversations"):
+        assert run(verb, "--store", store).output.splitlines()[0].split()[-1] == "run"
+        unknown = run(verb, "--store", store, "--run", "aftre")
+        assert (unknown.exit_code, unknown.output) == (2, f"Error: There is no run 'aftre' in {store}. There are: after.\n")
 
 
 def test_explain_in_three_formats(store: str) -> None:
@@ -175,6 +207,27 @@ def test_columns_of_one_name_are_told_apart(store: str, serving: Collector) -> N
 
 def test_sql_prints_numbers_as_they_are(store: str) -> None:
     assert run("sql", "select 2026 as year, 1e-9::double as tiny", "--store", store).output == "year   tiny\n2026  1e-09\n"
+
+
+def test_sql_prints_six_digits_of_a_float_in_a_table_and_all_to_a_program(store: str) -> None:
+    query = "select 2 / 3 as third, 1234567.891 * 1 as large, 0.1::double + 0.2::double as near, 2::double as two, 1e20::double as vast"
+    done = run("sql", query, "--store", store)
+    assert [line.split() for line in done.output.splitlines()] == [
+        ["third", "large", "near", "two", "vast"],
+        ["0.666667", "1234568", "0.3", "2", "1e+20"],
+    ]
+    exact = ["0.6666666666666666", "1234567.891", "0.30000000000000004", "2.0", "1e+20"]
+    assert run("sql", query, "--store", store, "--format", "csv").output == f"third,large,near,two,vast\n{','.join(exact)}\n"
+    (row,) = json.loads(run("sql", query, "--store", store, "--format", "json").output)
+    assert [str(value) for value in row.values()] == exact
+
+
+def test_what_a_macro_refuses_is_said_without_duckdbs_words(store: str, serving: Collector) -> None:
+    for where in (store, serving.http_url):
+        done = run("slots", "--interval", "0.0001", "--store", where)
+        said = "Intervals of 0.0001 s are too short for this range: at most 10,000 can be made."
+        assert (done.exit_code, done.output) == (2, f"Error: {said}\n")
+        assert "Binder Error: " in run("sql", "select nosuch", "--store", where).output
 
 
 def test_a_narrow_terminal_loses_columns_and_says_which(store: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,7 +36,7 @@ def test_the_head_says_what_is_compared(store: str) -> None:
         "--store", store, "--engine", "ring", "--a", "2026-09-21T14:13:20..2026-09-21T14:15", "--b", "2026-09-21T14:15.."
     )
     assert done.output.splitlines()[:2] == [
-        "A  2026-09-21 14:13:20..2026-09-21 14:15:00 UTC: 4 turns, 1 conversations; 0 incomplete left out",
+        "A  2026-09-21 14:13:20..2026-09-21 14:15:00 UTC: 4 turns, 1 conversation; 0 incomplete left out",
         "B  2026-09-21 14:15:00.. UTC: 16 turns, 4 conversations; 0 incomplete left out",
     ]
     assert run("1", "2", "--by", "version", "--store", store).output.startswith("A  version 1: 10 turns, 5 conversations")

@@ -158,9 +158,9 @@ def test_what_is_odd_is_said_beside_the_result(small: Path, tmp_path: Path) -> N
         "small.jsonl: line 7: hash_ids is missing: nothing says what this prompt shares with others",
         "small.jsonl: line 8: the last line is cut off",
         "small.jsonl: 3 of 8 requests skipped (length_mismatch 1, no_hashes 1, cut_off 1)",
-        "small.jsonl: 1 requests are out of the order of their times; they were sorted",
+        "small.jsonl: 1 request out of the order of the times, now sorted",
         "small.jsonl: fields that are not used: 'priority' 1",
-        "small.jsonl: 1 requests ask for no output; they are served for one token",
+        "small.jsonl: 1 request for no output, served for one token",
     ]
     assert "\n".join(said[:-1]).replace("small.jsonl", "broken.jsonl") in PAGE
 

@@ -48,7 +48,7 @@ def test_for_a_program(store: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--capacity", "0"], "At least 1 slots are needed, not 0"),
+        (["--capacity", "0"], "At least 1 slot is needed, not 0"),
         (["--capacity", "many"], "--capacity takes whole numbers with commas between them, such as 64,128,256; not 'many'"),
         (["--capacity", ","], "--capacity takes whole numbers with commas between them, such as 64,128,256; not ','"),
         (["--turn", "A-t2", "--capacity", "4"], "--turn asks for one turn"),

@@ -3,6 +3,9 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import dashboard_scenes as scenes
+from memory_store import Scene
+
 from turnlens.dashboard import explain_text
 from turnlens.queries import connect
 from turnlens.queries.explain import explain
@@ -80,6 +83,23 @@ def test_the_other_side_is_one_link_away(open_app: Callable, agents_file: Path) 
     assert evictor.texts()[0] == "b-2"
     assert "Was evicted, so that this turn had room" in evictor.texts()
     assert "a-1 of agent-a · 2,400 tokens" in evictor.texts()
+
+
+def test_of_many_on_the_other_side_it_says_how_many_more(open_app: Callable, tmp_path: Path) -> None:
+    scene = Scene(slots=6)
+    for number in range(6):
+        scene.serve(f"a-{number}", f"agent-{number}", 20, [f"a{number}"], 3.0 * number, publish=[f"a{number}"])
+    turn = scene.recorder.turn("b-1", prompt_tokens=96, prefix=list("bcdefg"), prefix_at=16, at_ns=scene.at(30))
+    for number in range(6):
+        scene.recorder.evicted(f"a{number}", 16, reason="slots", for_turn=turn, at_ns=scene.at(30.1))
+    turn.admitted(0, at_ns=scene.at(30.2))
+    turn.computed(0, 96, at_ns=scene.at(31))
+    turn.first_token(at_ns=scene.at(31))
+    turn.finished("stop", at_ns=scene.at(32))
+    app = open_app(scenes.file_store(tmp_path / "many.duckdb", scenes.finished_spans(scene))).at("turn", turn="b-1")
+    victims = [text for text in app.texts() if text.endswith(" · 16 tokens")]
+    assert victims == [f"a-{number} of agent-{number} · 16 tokens" for number in range(4)]
+    assert "and 2 more" in [item.value for item in app.page.caption]
 
 
 def test_the_causes_row_by_row(open_app: Callable, agents_file: Path) -> None:

@@ -12,6 +12,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from scenes import incomplete, preempted
 
+from turnlens.queries.words import counted
+
 ROOT = Path(__file__).parents[2]
 ALL = [None, None, None, None]
 
@@ -51,7 +53,7 @@ def test_all_is_well() -> None:
     store = received(preempted().store(), 0.5)
     sample(store, (0, 0), (5, 0))
     assert findings(store) == [
-        ("ok", "complete_turns", "1 of 1 turns"),
+        ("ok", "complete_turns", "1 of 1 turn"),
         ("ok", "dropped_records", "0 records in 2 samples"),
         ("ok", "ingest_lag", "median 0.5 s, 95 % 0.5 s, max 0.5 s; last 5 minutes: median 0.5 s, 95 % 0.5 s (5 spans)"),
     ]
@@ -126,7 +128,7 @@ def test_a_turn_that_its_client_left_is_no_fault() -> None:
         (
             "ok",
             "incomplete_turns",
-            "positions_unobserved: 1 of 1 turns (100.0 %), 1 of them left by their client since 2026-09-21 14:13:20",
+            "positions_unobserved: 1 of 1 turn (100.0 %), 1 of them left by their client since 2026-09-21 14:13:20",
         )
     ]
 
@@ -244,7 +246,7 @@ def test_clock_skew(calls: list[tuple[float, float | None, float, float]], found
 def test_clock_skew_among_the_findings() -> None:
     rows = called((100, 110, 103.5, 112.5)).rows("from health(?, ?, ?, ?, ?)", [*ALL, None])
     (row,) = [row for row in rows if row["topic"] == "clock_skew"]
-    assert (row["level"], row["figure"]) == ("warn", "between 2.500 and 3.500 s ahead of client (1 turns)")
+    assert (row["level"], row["figure"]) == ("warn", "between 2.500 and 3.500 s ahead of client (1 turn)")
     assert row["next_step"] == "Synchronise the clocks (NTP). Until then add -3.000 s to this engine's times (within 0.500 s)."
     assert not [row for row in findings(called((100, None, 103, 112))) if row[1] == "clock_skew"]
 
@@ -274,7 +276,7 @@ def test_the_recorders_verdict_against_the_sqls() -> None:
     said = [row for row in findings(store) if row[1] == "verdicts"]
     assert said == [
         ("bad", "verdicts", "hit by the recorder, cold by the SQL: 2 turns"),
-        ("ok", "verdicts", "cold by the recorder, incomplete by the SQL: 1 turns"),
+        ("ok", "verdicts", "cold by the recorder, incomplete by the SQL: 1 turn"),
     ]
 
 
@@ -289,7 +291,7 @@ def test_of_a_range() -> None:
         ([None, None, Scene.at(1), None], 1),
         ([None, None, None, Scene.at(60)], 1),
     ):
-        assert ("ok", "complete_turns", f"{turns:,} of {turns:,} turns") in findings(store, *arguments, None)
+        assert ("ok", "complete_turns", f"{turns} of {counted(turns, 'turn')}") in findings(store, *arguments, None)
         mine = store.rows("select turn_id from _verdicts_in(?, ?, ?, ?) order by all", arguments)
         assert mine == store.rows("select turn_id from _turns_in(?, ?, ?, ?) order by all", arguments)
     assert findings(store, "moon", None, None, None, None) == []

@@ -14,6 +14,7 @@ from turnlens.queries.library import SqlObject
 
 ROOT = Path(__file__).parents[2]
 RELATIONS = [item for item in library.objects() if item.kind != "macros"]
+MACROS = [item for item in library.objects() if item.kind == "macros"]
 
 
 @pytest.fixture(scope="module")
@@ -41,13 +42,28 @@ def test_comments_are_installed(installed: duckdb.DuckDBPyConnection, item: SqlO
     assert dict(found) == {column.name: column.brief for column in item.columns}
 
 
-def test_every_macro_says_what_it_is_and_shows_a_call(installed: duckdb.DuckDBPyConnection) -> None:
-    for item in library.objects():
-        if item.kind == "macros":
-            assert item.brief, item.name
-            example = re.search(rf"^-- .*(from {item.name}\(.*\))", item.sql, re.MULTILINE)
-            assert example, item.name
-            installed.execute(example[1]).fetchall()
+@pytest.mark.parametrize("item", MACROS, ids=lambda item: item.name)
+def test_every_macro_says_what_it_is_and_its_example_has_its_columns(
+    installed: duckdb.DuckDBPyConnection, item: SqlObject
+) -> None:
+    assert item.brief
+    example = re.search(rf"^-- .*(from {item.name}\(.*?\))", item.sql, re.MULTILINE)
+    assert example
+    installed.execute(example[1]).fetchall()
+    described = installed.execute(f"describe {example[1]}").fetchall()
+    real = [(name, re.sub(r"STRUCT\(.*\)", "STRUCT", kind)) for name, kind, *_ in described]
+    if item.columns or not item.private:
+        assert [(column.name, column.type) for column in item.columns] == real
+    declared = re.search(rf"macro {item.name}\((.*?)\)", item.sql)
+    assert declared
+    assert ", ".join(item.arguments) == declared[1].replace(" := null", "")
+
+
+@pytest.mark.parametrize(
+    "item", [item for item in RELATIONS + MACROS if not item.private and item.kind != "tables"], ids=lambda item: item.name
+)
+def test_everything_to_ask_has_a_worked_example(item: SqlObject) -> None:
+    assert any(note.startswith("Example: ") for note in item.notes)
 
 
 def test_every_file_is_of_readable_size() -> None:

@@ -90,3 +90,13 @@ def test_ratios_lie_between_nothing_and_all(played: tuple[DemoResult, MemoryStor
     rows = store.rows("select conversation_id, reuse_ratio from conversations where reuse_ratio is not null")
     assert len(rows) > 10
     assert all(0 <= row["reuse_ratio"] <= 1 for row in rows), rows
+
+
+def test_the_list_of_conversations_has_the_figures_of_the_view(played: tuple[DemoResult, MemoryStore]) -> None:
+    _, store = played
+    figures = "hit_tokens, restored_tokens, recomputed_tokens, new_tokens, reuse_ratio, median_ttft_seconds, worst_ttft_seconds"
+    columns = f"conversation_id, engine, turns, incomplete_turns, first_at, last_at, longest_prompt_tokens, {figures}"
+    listed = store.rows("select * exclude (run) from list_conversations(null, null, null, null, 1000) order by conversation")
+    assert [tuple(row.values()) for row in listed] == [
+        tuple(row.values()) for row in store.rows(f"select {columns} from conversations order by conversation_id")
+    ]

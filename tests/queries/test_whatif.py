@@ -102,7 +102,7 @@ def test_a_chain_in_a_circle_is_no_chain() -> None:
 
 def test_impossible_capacities_are_refused() -> None:
     study = _study(2, ASKS)
-    with pytest.raises(QueryError, match="At least 1 slots are needed, not 0"):
+    with pytest.raises(QueryError, match="At least 1 slot is needed, not 0"):
         study.answer(capacities=[0, 4])
     with pytest.raises(QueryError, match=r"There is no policy 'magic' to replay\. There are: lru_leaf, greedy_dual_size"):
         study.answer(["magic"])
@@ -176,7 +176,7 @@ def test_one_of_several_engines_has_to_be_named() -> None:
         store.add(scene.spans())
         scene.recorder.close()
     with pytest.raises(
-        QueryError, match=r"2 engine starts could be meant. Name one with --engine(.|\n)*ring/0 run before, 1 turns"
+        QueryError, match=r"2 engine starts could be meant. Name one with --engine(.|\n)*ring/0 run before, 1 turn"
     ):
         whatif(store)
     with pytest.raises(QueryError, match=r"No engine start here is called 'moon'. There are:\n(.|\n)*ring/1 run after"):

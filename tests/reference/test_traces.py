@@ -93,7 +93,7 @@ def test_a_bad_line_is_named_and_left_out(case: str, tmp_path: Path) -> None:
     assert len(said) < len(str(tmp_path)) + 160
     assert said.isprintable()
     assert refused(tmp_path, bad).startswith(
-        f"t.jsonl: of 1 requests none can be replayed ({reason} 1).\nt.jsonl: line 1: {words}"
+        f"t.jsonl: of 1 request none can be replayed ({reason} 1).\nt.jsonl: line 1: {words}"
     )
 
 

@@ -161,7 +161,7 @@ def store(server: Server, collector: Collector) -> Iterator[Store]:
     opened = connect(collector.settings.store)
     deadline = time.monotonic() + 60
     while opened.query("select count(*) as n from turns where status is not null").to_pylist()[0]["n"] < 9:
-        assert time.monotonic() < deadline, opened.query("from list_turns(null, null, 50)").to_pylist()
+        assert time.monotonic() < deadline, opened.query("from list_turns(null, null, null, null, null, null, 50)").to_pylist()
         time.sleep(0.3)
     yield opened
     opened.close()

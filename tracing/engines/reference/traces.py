@@ -81,7 +81,7 @@ class Trace:
             return TraceError(f"{self.path} has no request in it.")
         reasons = ", ".join(f"{reason} {times:,}" for reason, times in self.skipped.most_common())
         more = [f"and {count - len(self.said):,} more"] if count > len(self.said) else []
-        head = f"{self.path}: of {count:,} requests none can be replayed ({reasons})."
+        head = f"{self.path}: of {count:,} request{'' if count == 1 else 's'} none can be replayed ({reasons})."
         known = (
             "A Mooncake trace is JSON lines with timestamp, input_length, output_length and hash_ids; an agent's conversation "
             "is JSON with block_size and requests."
