@@ -116,6 +116,34 @@ def _restore_failed(span: Row, explained: Row) -> list[str]:
     return ["A restore of this span did not succeed; it was computed again."]
 
 
+_WHY_SKIPPED = {
+    "below_threshold": "what there was to load was below the threshold",
+    "backlog": "too many loads were waiting",
+    "deadline": "it was not there by the deadline",
+    "quorum": "not every rank had it",
+    "oversize": "it was more than there was room for",
+    "higher_tier_hit": "a nearer tier was taken to have it",
+    "incompatible": "it was stored in a form that this engine cannot use",
+    "key_mismatch": "it was stored under keys that this engine does not make",
+}
+
+
+def _restore_skipped(span: Row, explained: Row) -> list[str]:
+    restore = next((item for item in explained["restores"] if item["span_id"] == span["restore_span_id"]), None)
+    detail = span["cause"].partition(".")[2]
+    said = f" ({restore['reason']})" if restore and restore["reason"] not in (None, detail) else ""
+    why = _WHY_SKIPPED.get(detail, "for a reason that is not known here")
+    tier = "Another tier" if span["held_by"] in (None, "unspecified") else f"The {span['held_by']} tier"
+    had = "had it" if span["confidence"] == "observed" else "may have had it"
+    much = f" {tokens(restore['tokens'])} tokens beyond the device" if restore and restore["tokens"] else ""
+    unseen = (
+        []
+        if span["source"] != "new"
+        else ["This recorder had not seen it before: it was stored before it began, or by another."]
+    )
+    return [f"{tier} {had}{',' if much else ''}{much}, and it was not loaded: {why}{said}.", *unseen]
+
+
 def _granularity(span: Row, explained: Row) -> list[str]:
     del explained
     return {
@@ -206,6 +234,7 @@ def _unobserved(span: Row, explained: Row) -> list[str]:
 _SENTENCES: dict[str, Callable[[Row, Row], list[str]]] = {
     "evicted": _evicted,
     "restore_failed": _restore_failed,
+    "restore_skipped": _restore_skipped,
     "granularity": _granularity,
     "not_published": _not_published,
     "first_seen": _first_seen,
@@ -255,11 +284,16 @@ _VERDICTS = {
 }
 
 
+_ELSEWHERE = ("restore_skipped",)
+
+
 def verdict(turn: Row) -> str:
     """The verdict in a sentence."""
     said = _VERDICTS.get(turn["verdict"], f"Verdict: {turn['verdict']}.")
     if turn["verdict"] == "cold" and turn["seen_tokens"] is None:
         said = "Verdict: cold. Nothing was reused; what had been seen before is not known, for want of prefix keys."
+    if turn["verdict"] == "cold" and turn["main_cause"] and turn["main_cause"].partition(".")[0] in _ELSEWHERE:
+        said = "Verdict: cold. Nothing of it that the engine can reuse had been seen before here; it was held elsewhere."
     if turn["verdict"] == "contradictory":
         said = (
             f"Verdict: contradictory ({turn['main_cause']}). The events and the times cannot both be right: "

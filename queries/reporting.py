@@ -97,6 +97,13 @@ def _capacity(store: Store, over: Range, causes: list[Row]) -> list[Advice]:
 
 _HELP = {
     "restore_preferred.longer_span": "Prefer the local prefix where it is nearly as long as the stored span",
+    "restore_skipped.below_threshold": "A lower threshold for loads from another tier",
+    "restore_skipped.backlog": "More capacity to load: another tier had it, and too many loads were waiting",
+    "restore_skipped.deadline": "A later deadline for loads, or a faster tier",
+    "restore_skipped.quorum": "See why not every rank has what is stored",
+    "restore_skipped.oversize": "More room for loads, or loads in parts",
+    "restore_skipped.incompatible": "Empty the tier: what it has was stored in another form",
+    "restore_skipped.key_mismatch": "The same keys in every process (of vLLM and LMCache: the same PYTHONHASHSEED)",
     "granularity.partial_unit": "A smaller reuse unit",
     "granularity.below_unit": "A smaller reuse unit",
     "not_published.pending": "Publish earlier: captures are longer than the pauses between turns",

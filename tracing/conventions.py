@@ -39,7 +39,7 @@ SPAN_BRIEFS: dict[str, str] = {
     TURN: "One request to the engine, from its arrival to its finish. The root of the trace unless the request brought one.",
     ADMIT: "One attempt of a turn: from waiting for the scheduler to the accepted admission.",
     PREFILL: "The accepted prompt steps of one attempt, first to last; also of an attempt that was preempted before its first.",
-    RESTORE: "A snapshot's KV brought back from another tier: offer to end.",
+    RESTORE: "A snapshot's KV brought back from another tier: offer to end. A point in time where it was decided not to: skipped.",
     PUBLISH: "A snapshot (or a run of blocks of one chain) made reusable: start to end.",
     EVICT: "A point in time at which a snapshot (or a run of blocks of one chain) was removed; in the trace of the turn that "
     "needed the room.",

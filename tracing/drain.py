@@ -171,6 +171,8 @@ class Drain:
             state.restore_started(at_ns, tier, tokens, "" if key is None else self._text(key), ranks)
         elif kind == handles.RESTORE_FINALIZED:
             self._restore_finalized(state, at_ns, *payload)
+        elif kind == handles.RESTORE_SKIPPED:
+            self._restore_skipped(state, at_ns, *payload)
         elif kind == handles.INVALIDATED:
             state.ledger.invalidated(index(payload[0]))
         elif kind == handles.PREEMPTED:
@@ -246,6 +248,8 @@ class Drain:
             **self._around.attributes(at_ns, *self._totals),
         }
         state.retry_reasons = []
+        state.device_tokens, state.offer_tier = device, tier
+        self._skips_told(state)
         state.emit(conventions.ADMIT, state.waiting_since_ns, at_ns, facts, links=explained)
 
     def _computed(self, turn: Turn, start: int, end: int, stale: bool, at_ns: int) -> None:
@@ -276,6 +280,19 @@ class Drain:
         self._metrics.restore(*state.restore_ended(at_ns, outcome, valid, reason, self._ghost))
         if state.ended and not state.restores:
             self._orphans.pop(id(state), None)
+
+    def _restore_skipped(self, state: TurnState, at_ns: int, reason: str, prefix: int | None, tier: str, key: Any) -> None:
+        if tier not in conventions.TIERS:
+            self.misuse("unknown_tier", tier)
+            tier = "unspecified"
+        prefix = None if prefix is None else max(0, index(prefix))
+        state.restore_skipped(at_ns, str(reason), prefix, tier, "" if key is None else self._text(key))
+        if state.ledger.admitted_now:
+            self._skips_told(state)
+
+    def _skips_told(self, state: TurnState) -> None:
+        for tier in state.skips_told():
+            self._metrics.restore(tier, "skipped")
 
     def _sample(
         self, at_ns: int, free_slots: int | None, free_tokens: int | None, running: int | None, waiting: int | None, lost: int
@@ -417,4 +434,5 @@ _NAMES = {
     handles.SAMPLE: "sample",
     handles.FLAW: "flaw",
     handles.PUBLISH_BEGUN: "publish_begun",
+    handles.RESTORE_SKIPPED: "restore_skipped",
 }

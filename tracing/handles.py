@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 BEGIN, ADMITTED, RETRIED, RESTORE_STARTED, RESTORE_FINALIZED, COMPUTED, STEP = range(7)
 INVALIDATED, PREEMPTED, FIRST_TOKEN, FINISHED = range(7, 11)
 PUBLISH, PUBLISHED, EVICTED, LEASE, SAMPLE, FLAW, PUBLISH_BEGUN = range(11, 18)
+RESTORE_SKIPPED = 18
 
 
 class Sink(Protocol):
@@ -80,6 +81,20 @@ class Turn:
     ) -> None:
         """The restore ended, on one rank or (``rank`` None) on all. ``valid_prefix_tokens`` is an absolute position."""
         self._recorder.put(RESTORE_FINALIZED, at_ns, self, (success, valid_prefix_tokens, rank, reason))
+
+    def restore_skipped(
+        self,
+        reason: str,
+        prefix_tokens: int | None = None,
+        tier: str = "unspecified",
+        key: Key | None = None,
+        at_ns: int | None = None,
+    ) -> None:
+        """It was decided not to load from ``tier``, which has ``prefix_tokens`` of this prompt (an absolute position; None: not
+        known): ``below_threshold``, ``backlog``, ``deadline``, ``quorum``, ``oversize``, ``higher_tier_hit``, ``incompatible``,
+        ``key_mismatch``, or the engine's own word. Say it before the admission that it belongs to (:meth:`retried` forgets
+        it), or after, where it also withdraws what that admission was offered from this tier. It earns nothing."""
+        self._recorder.put(RESTORE_SKIPPED, at_ns, self, (reason, prefix_tokens, tier, key))
 
     def computed(self, start: int, end: int, stale: bool = False, at_ns: int | None = None) -> None:
         """A step ran positions [start, end). ``stale``: its output was discarded. An empty step at the prompt's end is a

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 # A turn's span lists the keys that had not been seen. Past this many the message would grow beyond what servers take.
 MAX_KEYS = 16_384
 _RETRY_REASONS = 32
+_SKIPS = 32  # restores that were not tried, before one admission
 
 
 @dataclass(slots=True)
@@ -50,6 +51,16 @@ class _Restore:
         self.valid = valid if self.valid is None else min(self.valid, valid)
         if not success and self.reason is None:
             self.reason = reason
+
+
+class _Skip(NamedTuple):
+    """A restore that was not tried: what was decided, before the admission that it belongs to."""
+
+    at_ns: int
+    reason: str
+    prefix_tokens: int | None
+    tier: str
+    key: str
 
 
 @dataclass(slots=True)
@@ -158,6 +169,9 @@ class TurnState:
     restored_during: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])  # before the first token [ns]
     retry_reasons: list[str] = field(default_factory=list[str])
     restores: list[_Restore] = field(default_factory=list[_Restore])
+    skips: list[_Skip] = field(default_factory=list[_Skip])
+    device_tokens: int = 0  # found on the device by the latest admission
+    offer_tier: str | None = None  # and where its offer comes from
     prefill: _Prefill | None = None
     marked: int = 0  # reuse points already given to the ghost index
 
@@ -366,6 +380,32 @@ class TurnState:
         self.emit_as(restore.context, conventions.RESTORE, restore.start_ns, at_ns, facts, links, error)
         return restore.tier, outcome
 
+    def restore_skipped(self, at_ns: int, reason: str, prefix: int | None, tier: str, key: str) -> None:
+        """It was decided not to load from a tier: kept for the admission to come, or told of the attempt under way."""
+        if prefix is not None and self.ledger.prompt_tokens is not None:
+            prefix = min(prefix, self.ledger.prompt_tokens)
+        if len(self.skips) < _SKIPS:
+            self.skips.append(_Skip(at_ns, reason, prefix, tier, key))
+        if self.ledger.admitted_now and not self.ledger.consumed and tier in (self.offer_tier, "unspecified"):
+            self.ledger.offer_withdrawn()
+
+    def skips_told(self) -> list[str]:
+        """Emit the restores that were not tried in the attempt that runs. Returns their tiers."""
+        skips, self.skips = self.skips, []
+        for skip in skips:
+            beyond = None if skip.prefix_tokens is None else max(0, skip.prefix_tokens - self.device_tokens)
+            facts: dict[str, Value] = {
+                "turnlens.attempt": self.ledger.attempts,
+                "turnlens.tier": skip.tier,
+                "turnlens.tokens": beyond,
+                "turnlens.key": skip.key or None,
+                "turnlens.key_tokens": skip.prefix_tokens,
+                "turnlens.outcome": "skipped",
+                "turnlens.reason": skip.reason,
+            }
+            self.emit(conventions.RESTORE, skip.at_ns, skip.at_ns, facts)
+        return [skip.tier for skip in skips]
+
     # -- the end ----------------------------------------------------------------------------------------------------------
 
     def segments(self, accounts: Accounts) -> dict[str, Value]:
@@ -445,6 +485,7 @@ class TurnState:
 
     def retried(self, reason: str) -> None:
         self.ledger.retried()
+        self.skips = []
         if len(self.retry_reasons) < _RETRY_REASONS:
             self.retry_reasons.append(reason)
 

@@ -1,5 +1,5 @@
 -- One row a span of a prompt's tokens with one possible cause: the recorder's segments, cut where the reuse unit ends, where the
--- offer ended and where the usable local copy ended.
+-- offer ended, where the usable local copy ended, and where what held for a part of it ended.
 --
 -- Example: P = 100, unit 16, S = 100, all of it evicted: 0-96 (evicted) and 96-100 (the last token's unit).
 --
@@ -51,11 +51,13 @@ edges as (
     case when seen_tokens < prompt_tokens and seen_tokens % unit <> 0 then seen_tokens // unit * unit end as whole_edge,
     a.offer_end_tokens as offer_edge,
     a.local_tokens as local_edge,
-    c.left_tokens as left_edge
+    c.left_tokens as left_edge,
+    [k.prefix_tokens] as told_edges
   from segments
   left join resources as r using (resource_id)
   left join _admissions as a using (trace_id, turn_span_id)
   left join _changed_prompts as c using (trace_id, turn_span_id)
+  left join _skipped_restores as k using (trace_id, turn_span_id)
 ),
 cuts as (
   select
@@ -64,9 +66,10 @@ cuts as (
       list_distinct(
         [start_token, end_token]
         || case
-          when source = 'recomputed' then [unit_edge, offer_edge]
+          when source = 'recomputed' then [unit_edge, offer_edge] || told_edges
           when source = 'restored' then [local_edge, whole_edge]
-          when source = 'new' then [left_edge]
+          when source = 'new' then [left_edge] || told_edges
+          when source = 'computed' then told_edges
           else []
         end
       )

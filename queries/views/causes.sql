@@ -24,7 +24,8 @@
 --   origin VARCHAR -- turn, lease or session of a hit; lost where a preemption took it; else null
 --   evicted_ns BIGINT -- when the eviction or the preemption took place [ns]
 --   evict_span_id VARCHAR -- its span
---   restore_span_id VARCHAR -- the restore that failed
+--   restore_span_id VARCHAR -- the restore that failed or was skipped
+--   held_by VARCHAR -- where it was held all the same: the tier of a restore that was skipped
 --   admitted_ns BIGINT -- the admission that decided [ns]
 --   trace_id VARCHAR -- trace of the turn
 --   turn_span_id VARCHAR -- span of the turn
@@ -154,6 +155,14 @@ judged as (
       when f.valid_prefix_tokens > coalesce(admit_hit_tokens, 0) then 'restore_failed.partial'
       else 'restore_failed.unspecified'
     end as is_restore_failed,
+    -- A tier whose reach is not known is believed to have what had been seen, and no more.
+    k.span_id as skipped_restore_span_id,
+    k.tier as skipped_tier,
+    k.reason as skipped_reason,
+    k.prefix_tokens as skipped_tokens,
+    case
+      when coalesce(end_token <= k.prefix_tokens, source = 'recomputed') then 'restore_skipped.' || k.detail
+    end as is_restore_skipped,
     case
       when event = 'skipped' and event_reason = 'output_not_cached' then 'not_published.output_not_cached'
       when event = 'skipped' then 'not_published.skipped_' || coalesce(event_reason, 'unspecified')
@@ -163,6 +172,7 @@ judged as (
     case when event = 'evicted' then 'evicted.' || coalesce(event_reason, 'unspecified') end as is_evicted
   from with_events as e
   left join _failed_restores as f using (trace_id, turn_span_id)
+  left join _skipped_restores as k using (trace_id, turn_span_id)
   left join _preemptions as p using (trace_id, turn_span_id)
   left join _changed_prompts as c using (trace_id, turn_span_id)
 ),
@@ -179,12 +189,14 @@ decided as (
           else coalesce(is_not_published, is_evicted, 'unobserved.events_missing')
         end
       when is_preempted is not null then is_preempted
-      when source = 'new' and is_prefix_changed is not null then is_prefix_changed
+      when source = 'new' and is_restore_skipped is not null and is_disabled is not null then is_disabled
+      when source = 'new' and coalesce(is_prefix_changed, is_restore_skipped) is not null
+        then coalesce(is_prefix_changed, is_restore_skipped)
       when source = 'new' and seen_tokens = 0 and previous_span_id is null then 'first_seen.new_conversation'
       when source = 'new' then 'first_seen.new_tokens'
       else
         coalesce(
-          is_disabled, is_granularity, is_restore_failed, is_not_published, is_evicted, 'unobserved.events_missing'
+          is_disabled, is_granularity, is_restore_failed, is_restore_skipped, is_not_published, is_evicted, 'unobserved.events_missing'
         )
     end as cause
   from judged
@@ -201,6 +213,7 @@ select
     when cause = 'first_seen.new_tokens' and seen_basis = 'keys' and followed then 'derived'
     when cause like 'first_seen.%' or cause in ('prefix_changed.compaction', 'prefix_changed.truncation') then 'assumed'
     when cause like 'prefix_changed.%' then 'derived'
+    when cause like 'restore_skipped.%' then case when skipped_tokens is null then 'assumed' else 'observed' end
     when seen_basis = 'conversation' and source = 'recomputed' then 'assumed'
     when cause like 'granularity.%' or cause = 'not_published.pending' then 'derived'
     when inherited and (cause like 'evicted.%' or cause like 'not_published.%') then 'derived'
@@ -213,11 +226,16 @@ select
       case when cause like 'prefix_changed.%' then 'turn ' || previous_span_id end,
       case when cause like 'preempted.%' then 'prefill ' || preempted_span_id end,
       case when cause like 'restore_failed.%' then 'snapshot.restore ' || failed_restore_span_id end,
+      case when cause like 'restore_skipped.%' then 'snapshot.restore ' || skipped_restore_span_id end,
       case when cause like 'evicted.%' then 'snapshot.evict ' || event_span_id end,
       case when cause like 'not_published.%' then 'snapshot.publish ' || coalesce(event_span_id, next_span_id) end,
       case when source in ('recomputed', 'computed') and is_disabled is not null and is_disabled <> cause then 'also ' || is_disabled end,
       case
         when source = 'recomputed' and is_restore_failed is not null and is_restore_failed <> cause then 'also ' || is_restore_failed
+      end,
+      case
+        when source in ('recomputed', 'computed', 'new') and is_restore_skipped is not null and is_restore_skipped <> cause
+          then 'also ' || is_restore_skipped
       end,
       case
         when source in ('recomputed', 'restored') and is_not_published is not null and is_not_published <> cause
@@ -238,6 +256,8 @@ select
     when cause like 'first_seen.%' and seen_basis <> 'keys' then 'prefix keys of this prompt'
     when seen_basis = 'conversation' and source = 'recomputed' then 'prefix keys: what had been seen is estimated from the previous turn'
     when cause like 'prefix_changed.%' then 'digests of the messages: which one is not the same, and how'
+    when cause like 'restore_skipped.%' and skipped_tokens is null then 'how much of this prompt that tier had'
+    when cause = 'restore_skipped.unspecified' then 'what ' || skipped_reason || ' means: it is none of the known reasons'
     when cause = 'restore_failed.unspecified' then 'the reason that the engine had'
     when cause like 'provided.%' and provider is null then 'the publish that provided it'
   end as missing_evidence,
@@ -258,7 +278,11 @@ select
     when cause like 'preempted.%' then null
     when is_evicted is not null and source in ('recomputed', 'restored') then event_span_id
   end as evict_span_id,
-  case when cause like 'restore_failed.%' then failed_restore_span_id end as restore_span_id,
+  case
+    when cause like 'restore_failed.%' then failed_restore_span_id
+    when cause like 'restore_skipped.%' then skipped_restore_span_id
+  end as restore_span_id,
+  case when cause like 'restore_skipped.%' then skipped_tier end as held_by,
   admitted_ns,
   trace_id,
   turn_span_id,

@@ -43,6 +43,15 @@ EXPECTED: dict[str, tuple[str, str, list[tuple[object, ...]]]] = {
             (96, 140, "new", "first_seen.new_tokens", "derived", None, None),
         ],
     ),
+    "restore_skipped": (
+        "recomputed",
+        "restore_skipped.below_threshold",
+        [
+            (0, 64, "recomputed", "restore_skipped.below_threshold", "observed", "a-1", None),
+            (64, 96, "recomputed", "evicted.memory", "observed", "a-1", None),
+            (96, 140, "new", "first_seen.new_tokens", "derived", None, None),
+        ],
+    ),
     "restore_preferred": (
         "restored",
         "restore_preferred.longer_span",

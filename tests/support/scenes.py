@@ -99,6 +99,24 @@ def restore_failed() -> Scene:
     return scene
 
 
+def restore_skipped() -> Scene:
+    """All 96 tokens went from the device; the disk has 64 of them, fewer than the connector cares to load."""
+    scene = Scene()
+    keys = chain("a", 6)
+    first_turn(scene, keys)
+    scene.recorder.published(keys[:4], 16, tier="disk", at_ns=scene.at(2))
+    scene.recorder.evicted(keys, 16, reason="memory", at_ns=scene.at(3))
+    turn = scene.recorder.turn(
+        "a-2", conversation_id="a", prompt_tokens=140, prefix=chain("a", 8), prefix_at=16, at_ns=scene.at(10)
+    )
+    turn.restore_skipped("min_retrieve", 64, tier="disk", key="a3", at_ns=scene.at(10.1))
+    turn.admitted(0, at_ns=scene.at(10.1))
+    turn.computed(0, 140, at_ns=scene.at(12))
+    turn.first_token(at_ns=scene.at(12))
+    turn.finished(at_ns=scene.at(13))
+    return scene
+
+
 def restore_preferred() -> Scene:
     """64 tokens were usable on the device, 96 were restored from disk instead."""
     scene = Scene()
@@ -246,6 +264,7 @@ SCENES: dict[str, tuple[Callable[[], Scene], str]] = {
     "evicted_for_slots": (evicted_for_slots, "a-3"),
     "restored_from_host": (restored_from_host, "a-2"),
     "restore_failed": (restore_failed, "a-2"),
+    "restore_skipped": (restore_skipped, "a-2"),
     "restore_preferred": (restore_preferred, "a-2"),
     "preempted": (preempted, "a-1"),
     "disabled": (disabled, "a-2"),
