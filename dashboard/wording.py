@@ -144,6 +144,17 @@ def _restore_skipped(span: Row, explained: Row) -> list[str]:
     return [f"{tier} {had}{',' if much else ''}{much}, and it was not loaded: {why}{said}.", *unseen]
 
 
+def _placement(span: Row, explained: Row) -> list[str]:
+    detail, holder, here = span["cause"].partition(".")[2], span["held_by"], explained["turn"]["replica"]
+    had = "held this prefix" if span["confidence"] != "assumed" else "held some of this prefix"
+    if detail == "other_slot":
+        return [f"{f'Slot {holder}' if holder else 'Another slot'} of this engine {had}; the turn was given another one."]
+    who = f"Replica {holder}" if holder else "Another replica"
+    if detail == "router":
+        return [f"{who} {had}; the router sent this turn to replica {here or 'unknown'}."]
+    return [f"{who} {had} on its device when this turn was admitted to replica {here or 'unknown'}."]
+
+
 def _granularity(span: Row, explained: Row) -> list[str]:
     del explained
     return {
@@ -235,6 +246,7 @@ _SENTENCES: dict[str, Callable[[Row, Row], list[str]]] = {
     "evicted": _evicted,
     "restore_failed": _restore_failed,
     "restore_skipped": _restore_skipped,
+    "placement": _placement,
     "granularity": _granularity,
     "not_published": _not_published,
     "first_seen": _first_seen,
@@ -284,7 +296,7 @@ _VERDICTS = {
 }
 
 
-_ELSEWHERE = ("restore_skipped",)
+_ELSEWHERE = ("restore_skipped", "placement")
 
 
 def verdict(turn: Row) -> str:

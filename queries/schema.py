@@ -24,6 +24,7 @@ class _Version(NamedTuple):
 HISTORY = {
     1: _Version("first tables: resources, spans, metric_points", None),
     2: _Version("positions of the keys of the reference stream: spans.keys_end_tokens", "reference_positions"),
+    3: _Version("what only the engine knows of a miss: spans.admit_elsewhere and others", "told_causes"),
 }
 VERSION = max(HISTORY)
 
@@ -44,6 +45,10 @@ def install(connection: duckdb.DuckDBPyConnection) -> None:
             _note(connection, VERSION)
         for version in range((VERSION if found is None else found) + 1, VERSION + 1):
             _migrate(connection, version)
+        if found is not None and found < VERSION:
+            for item in library.objects():
+                if item.kind == "tables":
+                    _comment(connection, item)
         if _installed_digest(connection) != digest():
             _install_queries(connection)
             connection.execute(f"comment on table schema_history is {_literal(_MARK + digest())}")
@@ -57,9 +62,6 @@ def _migrate(connection: duckdb.DuckDBPyConnection, version: int) -> None:
     """Make the tables of the version before into those of this one."""
     name = HISTORY[version].migration
     connection.execute(files("turnlens.queries.migrations").joinpath(f"{name}.sql").read_text())
-    for item in library.objects():
-        if item.kind == "tables":
-            _comment(connection, item)
     _note(connection, version)
 
 

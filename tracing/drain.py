@@ -173,6 +173,13 @@ class Drain:
             self._restore_finalized(state, at_ns, *payload)
         elif kind == handles.RESTORE_SKIPPED:
             self._restore_skipped(state, at_ns, *payload)
+        elif kind == handles.HELD_ELSEWHERE:
+            where, prefix, holder = payload
+            if where not in conventions.PLACES:
+                self.misuse("unknown_place", where)
+                return
+            prefix = None if prefix is None else max(0, index(prefix))
+            state.elsewhere = (where, prefix, None if holder is None else str(holder))
         elif kind == handles.INVALIDATED:
             state.ledger.invalidated(index(payload[0]))
         elif kind == handles.PREEMPTED:
@@ -233,6 +240,7 @@ class Drain:
             state.find_pieces(self._ghost, device, key if missing is not None else "")
             key = next((piece.key for piece in state.pieces if piece.end > device), key)
         entry = self._ghost.get(key) if key else None
+        elsewhere, elsewhere_tokens, holder = state.elsewhere or (None, None, None)
         explained = [span_of(entry.fate)] if entry and entry.fate and entry.fate.kind != "committed" else []
         facts: dict[str, Value] = {
             "turnlens.attempt": state.ledger.attempts,
@@ -241,6 +249,9 @@ class Drain:
             "turnlens.admit.lease_tokens": lease,
             "turnlens.admit.local_tokens": local,
             "turnlens.admit.missing_key": key or None,
+            "turnlens.admit.elsewhere": elsewhere,
+            "turnlens.admit.elsewhere_tokens": elsewhere_tokens,
+            "turnlens.admit.elsewhere_holder": holder,
             "turnlens.tier": tier,
             "turnlens.retries": retries,
             "turnlens.retry_reasons": state.retry_reasons or None,
@@ -435,4 +446,5 @@ _NAMES = {
     handles.FLAW: "flaw",
     handles.PUBLISH_BEGUN: "publish_begun",
     handles.RESTORE_SKIPPED: "restore_skipped",
+    handles.HELD_ELSEWHERE: "held_elsewhere",
 }

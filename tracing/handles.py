@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 BEGIN, ADMITTED, RETRIED, RESTORE_STARTED, RESTORE_FINALIZED, COMPUTED, STEP = range(7)
 INVALIDATED, PREEMPTED, FIRST_TOKEN, FINISHED = range(7, 11)
 PUBLISH, PUBLISHED, EVICTED, LEASE, SAMPLE, FLAW, PUBLISH_BEGUN = range(11, 18)
-RESTORE_SKIPPED = 18
+RESTORE_SKIPPED, HELD_ELSEWHERE = range(18, 20)
 
 
 class Sink(Protocol):
@@ -60,6 +60,14 @@ class Turn:
         lease, ``offered_tokens`` more can be restored from ``tier``. ``local_tokens`` is the prefix usable on the device
         whether or not it is used, ``missing_key`` the first key that was not found there."""
         self._recorder.put(ADMITTED, at_ns, self, (hit_tokens, offered_tokens, lease_tokens, local_tokens, tier, missing_key))
+
+    def held_elsewhere(
+        self, where: str, prefix_tokens: int | None = None, holder: str | None = None, at_ns: int | None = None
+    ) -> None:
+        """``prefix_tokens`` of this prompt (None: not known) are held where this turn does not run: ``other_replica``,
+        ``other_slot`` of the same engine, or ``router`` where a router sent it away from there. ``holder`` names that replica
+        or slot. Say it before the admission; it holds for all further ones."""
+        self._recorder.put(HELD_ELSEWHERE, at_ns, self, (where, prefix_tokens, holder))
 
     def retried(self, reason: str, at_ns: int | None = None) -> None:
         """An admission whose allocation failed. What it offered is forgotten."""

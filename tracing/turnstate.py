@@ -170,6 +170,7 @@ class TurnState:
     retry_reasons: list[str] = field(default_factory=list[str])
     restores: list[_Restore] = field(default_factory=list[_Restore])
     skips: list[_Skip] = field(default_factory=list[_Skip])
+    elsewhere: tuple[str, int | None, str | None] | None = None  # where the prefix is held, how much of it, by whom
     device_tokens: int = 0  # found on the device by the latest admission
     offer_tier: str | None = None  # and where its offer comes from
     prefill: _Prefill | None = None

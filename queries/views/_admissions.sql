@@ -10,6 +10,9 @@
 --   offered_tokens BIGINT -- offered by another tier beyond the hit [tokens]
 --   lease_tokens BIGINT -- held by a lease beyond the hit [tokens]
 --   local_tokens BIGINT -- usable on the device whether used or not [tokens]
+--   elsewhere VARCHAR -- held elsewhere, as was told: other_replica, other_slot or router
+--   elsewhere_tokens BIGINT -- prefix that was held there; null where that is not known [tokens]
+--   elsewhere_holder VARCHAR -- the replica or the slot that held it
 --   tier VARCHAR -- tier of the offer
 --   offer_end_tokens BIGINT -- how far any admission of this attempt reached with its offer [tokens]
 create or replace view _admissions as
@@ -23,6 +26,9 @@ select
   admit.admit_offered_tokens as offered_tokens,
   admit.admit_lease_tokens as lease_tokens,
   admit.admit_local_tokens as local_tokens,
+  admit.admit_elsewhere as elsewhere,
+  admit.admit_elsewhere_tokens as elsewhere_tokens,
+  admit.admit_elsewhere_holder as elsewhere_holder,
   admit.tier,
   max(admit.admit_hit_tokens + admit.admit_lease_tokens + admit.admit_offered_tokens) over (
     partition by admit.trace_id, admit.parent_span_id, admit.attempt

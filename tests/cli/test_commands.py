@@ -408,7 +408,8 @@ def test_a_demo_of_an_earlier_version_is_replaced_too(tmp_path: Path) -> None:
     path = tmp_path / "demo.duckdb"
     with duckdb.connect(str(path)) as connection:
         schema.install(connection)
-        connection.execute("alter table spans drop column keys_end_tokens")
+        for column in ("keys_end_tokens", "admit_elsewhere", "admit_elsewhere_tokens", "admit_elsewhere_holder"):
+            connection.execute(f"alter table spans drop column {column}")
         connection.execute("update schema_history set version = 1")
     done = run("demo", "--store", str(path), "--format", "csv")
     assert done.exit_code == 0, done.output

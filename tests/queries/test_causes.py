@@ -52,6 +52,14 @@ EXPECTED: dict[str, tuple[str, str, list[tuple[object, ...]]]] = {
             (96, 140, "new", "first_seen.new_tokens", "derived", None, None),
         ],
     ),
+    "other_slot": (
+        "recomputed",
+        "placement.other_slot",
+        [
+            (0, 96, "recomputed", "placement.other_slot", "observed", "a-1", None),
+            (96, 140, "new", "first_seen.new_tokens", "derived", None, None),
+        ],
+    ),
     "restore_preferred": (
         "restored",
         "restore_preferred.longer_span",

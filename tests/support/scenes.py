@@ -117,6 +117,21 @@ def restore_skipped() -> Scene:
     return scene
 
 
+def other_slot() -> Scene:
+    """The conversation came back to slot 0; its 96 tokens stand in slot 1, and nothing of them was evicted."""
+    scene = Scene()
+    first_turn(scene, chain("a", 6))
+    turn = scene.recorder.turn(
+        "a-2", conversation_id="a", prompt_tokens=140, prefix=chain("a", 8), prefix_at=16, at_ns=scene.at(10)
+    )
+    turn.held_elsewhere("other_slot", 96, holder="1", at_ns=scene.at(10))
+    turn.admitted(0, at_ns=scene.at(10.1))
+    turn.computed(0, 140, at_ns=scene.at(12))
+    turn.first_token(at_ns=scene.at(12))
+    turn.finished(at_ns=scene.at(13))
+    return scene
+
+
 def restore_preferred() -> Scene:
     """64 tokens were usable on the device, 96 were restored from disk instead."""
     scene = Scene()
@@ -265,6 +280,7 @@ SCENES: dict[str, tuple[Callable[[], Scene], str]] = {
     "restored_from_host": (restored_from_host, "a-2"),
     "restore_failed": (restore_failed, "a-2"),
     "restore_skipped": (restore_skipped, "a-2"),
+    "other_slot": (other_slot, "a-2"),
     "restore_preferred": (restore_preferred, "a-2"),
     "preempted": (preempted, "a-1"),
     "disabled": (disabled, "a-2"),
