@@ -144,6 +144,21 @@ def _restore_skipped(span: Row, explained: Row) -> list[str]:
     return [f"{tier} {had}{',' if much else ''}{much}, and it was not loaded: {why}{said}.", *unseen]
 
 
+_WHY_NOT_RESTORABLE = {
+    "sliding_window": "the sliding window has passed it",
+    "recurrent_checkpoint": "a recurrent state exists only where a checkpoint was made, and none was left there",
+    "checkpoint_ring": "its checkpoint gave way to newer ones",
+    "after_abort": "its checkpoints went when an earlier turn was aborted",
+}
+
+
+def _state_not_restorable(span: Row, explained: Row) -> list[str]:
+    del explained
+    why = _WHY_NOT_RESTORABLE.get(span["cause"].partition(".")[2], "for a reason that is not known here")
+    upto = f" up to token {tokens(span['end_token'])}" if span["confidence"] == "observed" else ""
+    return [f"Its tokens match what the engine has{upto}, but the state to go on from does not exist: {why}."]
+
+
 def _placement(span: Row, explained: Row) -> list[str]:
     detail, holder, here = span["cause"].partition(".")[2], span["held_by"], explained["turn"]["replica"]
     had = "held this prefix" if span["confidence"] != "assumed" else "held some of this prefix"
@@ -245,6 +260,7 @@ def _unobserved(span: Row, explained: Row) -> list[str]:
 _SENTENCES: dict[str, Callable[[Row, Row], list[str]]] = {
     "evicted": _evicted,
     "restore_failed": _restore_failed,
+    "state_not_restorable": _state_not_restorable,
     "restore_skipped": _restore_skipped,
     "placement": _placement,
     "granularity": _granularity,
@@ -296,7 +312,7 @@ _VERDICTS = {
 }
 
 
-_ELSEWHERE = ("restore_skipped", "placement")
+_ELSEWHERE = ("state_not_restorable", "restore_skipped", "placement")
 
 
 def verdict(turn: Row) -> str:
@@ -305,7 +321,7 @@ def verdict(turn: Row) -> str:
     if turn["verdict"] == "cold" and turn["seen_tokens"] is None:
         said = "Verdict: cold. Nothing was reused; what had been seen before is not known, for want of prefix keys."
     if turn["verdict"] == "cold" and turn["main_cause"] and turn["main_cause"].partition(".")[0] in _ELSEWHERE:
-        said = "Verdict: cold. Nothing of it that the engine can reuse had been seen before here; it was held elsewhere."
+        said = "Verdict: cold. Nothing of it that the engine can reuse had been seen before here."
     if turn["verdict"] == "contradictory":
         said = (
             f"Verdict: contradictory ({turn['main_cause']}). The events and the times cannot both be right: "

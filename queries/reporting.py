@@ -97,6 +97,10 @@ def _capacity(store: Store, over: Range, causes: list[Row]) -> list[Advice]:
 
 _HELP = {
     "restore_preferred.longer_span": "Prefer the local prefix where it is nearly as long as the stored span",
+    "state_not_restorable.sliding_window": "Keep the whole window (of llama.cpp: --swa-full), or more checkpoints",
+    "state_not_restorable.recurrent_checkpoint": "More checkpoints of the recurrent state, at the ends of turns",
+    "state_not_restorable.checkpoint_ring": "More checkpoints a slot",
+    "state_not_restorable.after_abort": "Let turns end instead of aborting them, where the engine drops checkpoints then",
     "restore_skipped.below_threshold": "A lower threshold for loads from another tier",
     "restore_skipped.backlog": "More capacity to load: another tier had it, and too many loads were waiting",
     "restore_skipped.deadline": "A later deadline for loads, or a faster tier",

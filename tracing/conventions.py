@@ -136,6 +136,8 @@ SPAN_FIELDS: tuple[Field, ...] = (
     _field("turnlens.admit.lease_tokens", "BIGINT", "tokens", "prefix beyond the hit that a lease holds"),
     _field("turnlens.admit.local_tokens", "BIGINT", "tokens", "prefix usable on the device, whether it was used or not"),
     _field("turnlens.admit.missing_key", "VARCHAR", "", "first key that was not found on the device"),
+    _field("turnlens.admit.matched_tokens", "BIGINT", "tokens", "prefix whose tokens match what the engine has"),
+    _field("turnlens.admit.not_restorable", "VARCHAR", "", "why its state does not exist as far as it matches"),
     _field("turnlens.admit.elsewhere", "VARCHAR", "", "the prefix was held elsewhere: other_replica, other_slot or router"),
     _field("turnlens.admit.elsewhere_tokens", "BIGINT", "tokens", "prefix that was held there"),
     _field("turnlens.admit.elsewhere_holder", "VARCHAR", "", "who held it: a replica or a slot"),

@@ -219,9 +219,12 @@ class Drain:
         local: int | None,
         tier: str | None,
         missing: Any,
+        matched: int | None,
+        not_restorable: str | None,
     ) -> None:
         hit, offered, lease = index(hit), index(offered), index(lease)
         local = None if local is None else index(local)
+        matched = None if matched is None else max(0, index(matched))
         if state.admitted_ns is None:
             conversation = state.begin.conversation_id
             state.look_up(self._ghost, self._conversations.get(conversation) if conversation is not None else None)
@@ -249,6 +252,8 @@ class Drain:
             "turnlens.admit.lease_tokens": lease,
             "turnlens.admit.local_tokens": local,
             "turnlens.admit.missing_key": key or None,
+            "turnlens.admit.matched_tokens": matched,
+            "turnlens.admit.not_restorable": None if not_restorable is None else str(not_restorable),
             "turnlens.admit.elsewhere": elsewhere,
             "turnlens.admit.elsewhere_tokens": elsewhere_tokens,
             "turnlens.admit.elsewhere_holder": holder,

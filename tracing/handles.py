@@ -55,11 +55,17 @@ class Turn:
         tier: str | None = None,
         missing_key: Key | None = None,
         at_ns: int | None = None,
+        *,
+        matched_tokens: int | None = None,
+        not_restorable: str | None = None,
     ) -> None:
         """The scheduler accepted the turn: ``hit_tokens`` of prefix are on the device, ``lease_tokens`` more are held by a
         lease, ``offered_tokens`` more can be restored from ``tier``. ``local_tokens`` is the prefix usable on the device
-        whether or not it is used, ``missing_key`` the first key that was not found there."""
-        self._recorder.put(ADMITTED, at_ns, self, (hit_tokens, offered_tokens, lease_tokens, local_tokens, tier, missing_key))
+        whether or not it is used, ``missing_key`` the first key that was not found there. ``matched_tokens`` of prefix match
+        what the engine has; where the state at that position does not exist, ``not_restorable`` says why: ``sliding_window``,
+        ``recurrent_checkpoint``, ``checkpoint_ring``, ``after_abort``, or the engine's own word."""
+        facts = (hit_tokens, offered_tokens, lease_tokens, local_tokens, tier, missing_key, matched_tokens, not_restorable)
+        self._recorder.put(ADMITTED, at_ns, self, facts)
 
     def held_elsewhere(
         self, where: str, prefix_tokens: int | None = None, holder: str | None = None, at_ns: int | None = None

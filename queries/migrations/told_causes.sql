@@ -1,4 +1,6 @@
--- Version 3: an admission says where else the prefix was held.
+-- Version 3: an admission says where else the prefix was held, and how far it matches a state that does not exist.
+alter table spans add column admit_matched_tokens BIGINT;
+alter table spans add column admit_not_restorable VARCHAR;
 alter table spans add column admit_elsewhere VARCHAR;
 alter table spans add column admit_elsewhere_tokens BIGINT;
 alter table spans add column admit_elsewhere_holder VARCHAR;

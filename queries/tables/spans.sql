@@ -79,6 +79,8 @@ create table spans (
   admit_lease_tokens BIGINT,                                             -- prefix beyond the hit that a lease holds [tokens]
   admit_local_tokens BIGINT,                                             -- prefix usable on the device, whether it was used or not [tokens]
   admit_missing_key VARCHAR,                                             -- first key that was not found on the device
+  admit_matched_tokens BIGINT,                                           -- prefix whose tokens match what the engine has [tokens]
+  admit_not_restorable VARCHAR,                                          -- why its state does not exist as far as it matches
   admit_elsewhere VARCHAR,                                               -- the prefix was held elsewhere: other_replica, other_slot or router
   admit_elsewhere_tokens BIGINT,                                         -- prefix that was held there [tokens]
   admit_elsewhere_holder VARCHAR,                                        -- who held it: a replica or a slot

@@ -8,6 +8,13 @@
 create or replace view _cause_labels as
 from (
   values
+    ('state_not_restorable', 'sliding_window', 'sliding_window'),
+    ('state_not_restorable', 'swa', 'sliding_window'),
+    ('state_not_restorable', 'recurrent_checkpoint', 'recurrent_checkpoint'),
+    ('state_not_restorable', 'recurrent', 'recurrent_checkpoint'),
+    ('state_not_restorable', 'hybrid', 'recurrent_checkpoint'),
+    ('state_not_restorable', 'checkpoint_ring', 'checkpoint_ring'),
+    ('state_not_restorable', 'after_abort', 'after_abort'),
     ('restore_skipped', 'below_threshold', 'below_threshold'),  -- SGLang's word as well
     ('restore_skipped', 'min_retrieve', 'below_threshold'),  -- LMCache: need to load < min_retrieve
     ('restore_skipped', 'backlog', 'backlog'),  -- SparkCache: restore_skip_backlog

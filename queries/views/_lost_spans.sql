@@ -34,4 +34,4 @@ join _turn_spans as t on t.trace_id = c.trace_id and t.span_id = c.turn_span_id
 left join turn_costs as k on k.trace_id = c.trace_id and k.span_id = c.turn_span_id
 left join engine_rates as r on r.resource_id = c.resource_id
 where t.complete
-  and (c.source in ('recomputed', 'restored') or c.source = 'new' and regexp_matches(c.cause, '^(prefix_changed|restore_skipped|placement)[.]'));
+  and (c.source in ('recomputed', 'restored') or c.source = 'new' and regexp_matches(c.cause, '^(prefix_changed|state_not_restorable|restore_skipped|placement)[.]'));

@@ -17,7 +17,10 @@
 --   held_replica VARCHAR -- the replica that held it; of several the one that held most
 --   held_span_id VARCHAR -- the publish, in the trace of the turn that it was for
 create or replace view _placements as
-with events as (
+with peers as (
+  from _peers
+),
+events as (
   select
     resource_id,
     unnest(keys) as key,
@@ -31,7 +34,7 @@ with events as (
     and tier = 'device'
     and (name = 'snapshot.evict' or coalesce(outcome, 'committed') = 'committed')
     and end_ns is not null
-    and resource_id in (select peer_id from _peers)
+    and resource_id in (select peer_id from peers)
 ),
 changes as (
   from events
@@ -47,7 +50,7 @@ asked as (
   select t.*, coalesce(t.run, '') as of_run, a.span_id as admit_span_id, a.at_ns as admitted_ns
   from spans as t
   join _admissions as a on a.trace_id = t.trace_id and a.turn_span_id = t.span_id
-  where t.name = 'turn' and t.resource_id in (select resource_id from _peers)
+  where t.name = 'turn' and t.resource_id in (select resource_id from peers)
 ),
 wanted as (
   select trace_id, span_id, resource_id, of_run, admitted_ns, source, key, end_tokens, null as place
@@ -80,7 +83,7 @@ held as (
     s.span_id as publish_span_id,
     row_number() over (partition by w.trace_id, w.span_id, w.source, p.peer_id order by w.place) as rank
   from wanted as w
-  join _peers as p
+  join peers as p
     on p.resource_id = w.resource_id and p.run = w.of_run and p.from_ns <= w.admitted_ns and p.heard_ns >= w.admitted_ns
   join stays as s
     on s.resource_id = p.peer_id

@@ -51,7 +51,7 @@ edges as (
     a.offer_end_tokens as offer_edge,
     a.local_tokens as local_edge,
     c.left_tokens as left_edge,
-    [k.prefix_tokens, a.elsewhere_tokens, h.held_tokens] as told_edges
+    [a.matched_tokens, k.prefix_tokens, a.elsewhere_tokens, h.held_tokens] as told_edges
   from segments
   left join resources as r using (resource_id)
   left join _admissions as a using (trace_id, turn_span_id)

@@ -43,6 +43,9 @@ with parts as (
     a.span_id as admit_span_id,
     a.at_ns as admitted_ns,
     a.hit_tokens as admit_hit_tokens,
+    a.matched_tokens,
+    a.not_restorable,
+    a.not_restorable_reason,
     a.elsewhere,
     a.elsewhere_tokens,
     a.elsewhere_holder,
@@ -145,6 +148,9 @@ judged as (
     case when origin = 'lost' then 'preempted.self_recompute' end as is_preempted,
     case when cache_disabled is not null then 'disabled.' || cache_disabled end as is_disabled,
     case
+      when coalesce(end_token <= matched_tokens, source = 'recomputed') then 'state_not_restorable.' || not_restorable
+    end as is_not_restorable,
+    case
       when in_unit or seen_tokens is null then null
       when seen_tokens < unit_tokens then 'granularity.below_unit'
       when seen_tokens >= prompt_tokens then 'granularity.last_token'
@@ -204,14 +210,16 @@ decided as (
           else coalesce(is_not_published, is_evicted, 'unobserved.events_missing')
         end
       when is_preempted is not null then is_preempted
-      when source = 'new' and coalesce(is_restore_skipped, is_placement) is not null and is_disabled is not null then is_disabled
-      when source = 'new' and coalesce(is_prefix_changed, is_restore_skipped, is_placement) is not null
-        then coalesce(is_prefix_changed, is_restore_skipped, is_placement)
+      when source = 'new' and coalesce(is_not_restorable, is_restore_skipped, is_placement) is not null and is_disabled is not null
+        then is_disabled
+      when source = 'new' and coalesce(is_prefix_changed, is_not_restorable, is_restore_skipped, is_placement) is not null
+        then coalesce(is_prefix_changed, is_not_restorable, is_restore_skipped, is_placement)
       when source = 'new' and seen_tokens = 0 and previous_span_id is null then 'first_seen.new_conversation'
       when source = 'new' then 'first_seen.new_tokens'
       else
         coalesce(
           is_disabled,
+          is_not_restorable,
           is_granularity,
           is_restore_failed,
           is_restore_skipped,
@@ -235,6 +243,7 @@ select
     when cause = 'first_seen.new_tokens' and seen_basis = 'keys' and followed then 'derived'
     when cause like 'first_seen.%' or cause in ('prefix_changed.compaction', 'prefix_changed.truncation') then 'assumed'
     when cause like 'prefix_changed.%' then 'derived'
+    when cause like 'state_not_restorable.%' then case when matched_tokens is null then 'assumed' else 'observed' end
     when cause like 'restore_skipped.%' then case when skipped_tokens is null then 'assumed' else 'observed' end
     when cause like 'placement.%' and end_token <= elsewhere_tokens then 'observed'
     when cause like 'placement.%' then case when held_replica is null then 'assumed' else 'derived' end
@@ -257,6 +266,10 @@ select
       case when source in ('recomputed', 'computed') and is_disabled is not null and is_disabled <> cause then 'also ' || is_disabled end,
       case
         when source = 'recomputed' and is_restore_failed is not null and is_restore_failed <> cause then 'also ' || is_restore_failed
+      end,
+      case
+        when source in ('recomputed', 'computed', 'new') and is_not_restorable is not null and is_not_restorable <> cause
+          then 'also ' || is_not_restorable
       end,
       case
         when source in ('recomputed', 'computed', 'new') and is_restore_skipped is not null and is_restore_skipped <> cause
@@ -284,6 +297,9 @@ select
     when cause like 'first_seen.%' and seen_basis <> 'keys' then 'prefix keys of this prompt'
     when seen_basis = 'conversation' and source = 'recomputed' then 'prefix keys: what had been seen is estimated from the previous turn'
     when cause like 'prefix_changed.%' then 'digests of the messages: which one is not the same, and how'
+    when cause like 'state_not_restorable.%' and matched_tokens is null then 'how far the tokens matched what the engine had'
+    when cause = 'state_not_restorable.unspecified'
+      then 'what ' || not_restorable_reason || ' means: it is none of the known reasons'
     when cause like 'placement.%' and elsewhere_tokens is null and held_replica is null then 'how much of this prompt was held there'
     when cause like 'restore_skipped.%' and skipped_tokens is null then 'how much of this prompt that tier had'
     when cause = 'restore_skipped.unspecified' then 'what ' || skipped_reason || ' means: it is none of the known reasons'

@@ -404,11 +404,15 @@ def test_the_demo(tmp_path: Path) -> None:
     assert "turnlens dashboard --store" in again.output
 
 
+# What later versions brought to the admissions.
+LATER = ("matched_tokens", "not_restorable", "elsewhere", "elsewhere_tokens", "elsewhere_holder")
+
+
 def test_a_demo_of_an_earlier_version_is_replaced_too(tmp_path: Path) -> None:
     path = tmp_path / "demo.duckdb"
     with duckdb.connect(str(path)) as connection:
         schema.install(connection)
-        for column in ("keys_end_tokens", "admit_elsewhere", "admit_elsewhere_tokens", "admit_elsewhere_holder"):
+        for column in ("keys_end_tokens", *(f"admit_{name}" for name in LATER)):
             connection.execute(f"alter table spans drop column {column}")
         connection.execute("update schema_history set version = 1")
     done = run("demo", "--store", str(path), "--format", "csv")

@@ -52,6 +52,15 @@ EXPECTED: dict[str, tuple[str, str, list[tuple[object, ...]]]] = {
             (96, 140, "new", "first_seen.new_tokens", "derived", None, None),
         ],
     ),
+    "state_not_restorable": (
+        "recomputed",
+        "state_not_restorable.recurrent_checkpoint",
+        [
+            (0, 32, "hit", "provided.turn", "observed", "a-1", None),
+            (32, 96, "recomputed", "state_not_restorable.recurrent_checkpoint", "observed", "a-1", None),
+            (96, 140, "new", "first_seen.new_tokens", "derived", None, None),
+        ],
+    ),
     "other_slot": (
         "recomputed",
         "placement.other_slot",

@@ -14,7 +14,13 @@ from turnlens.queries.library import SqlObject
 
 ROOT = Path(__file__).parents[2]
 # What versions after the second brought to the spans.
-LATER = ("admit_elsewhere", "admit_elsewhere_tokens", "admit_elsewhere_holder")
+LATER = (
+    "admit_matched_tokens",
+    "admit_not_restorable",
+    "admit_elsewhere",
+    "admit_elsewhere_tokens",
+    "admit_elsewhere_holder",
+)
 RELATIONS = [item for item in library.objects() if item.kind != "macros"]
 
 

@@ -1,4 +1,4 @@
-"""Causes that the engine or its connector must say: a restore that was not tried. Blocks of 16 tokens."""
+"""Causes that the engine or its connector must say: a restore that was not tried, a state that does not exist. Blocks of 16."""
 
 from typing import Any
 
@@ -166,3 +166,51 @@ def test_nonsense_is_counted_and_the_engine_goes_on() -> None:
     store = end(scene, turn)
     (row,) = store.rows("select incomplete_reasons, (select count(*) from restores) as skips from turns where turn_id = 'a-2'")
     assert tuple(row.values()) == (["bad_restore_skipped"], 32)
+
+
+def test_a_state_that_does_not_exist_comes_before_everything_but_a_changed_prompt() -> None:
+    """The third block is other than before; the first two match, and the engine has no state there. 110 tokens were left."""
+    scene = Scene()
+    scene.serve("a-1", "a", 100, KEYS[:6], 0.0, publish=KEYS[:6])
+    changed = [*KEYS[:2], *(f"b{n}" for n in range(2, 8))]
+    scene.serve("a-2", "a", 130, changed, 10.0, admit={"matched_tokens": 40, "not_restorable": "SWA"})
+    rows = causes(scene.store())
+    assert [row[:5] for row in rows] == [
+        (0, 32, "recomputed", "state_not_restorable.sliding_window", "observed"),
+        (32, 40, "new", "prefix_changed.history_edited", "derived"),
+        (40, 110, "new", "prefix_changed.history_edited", "derived"),
+        (110, 130, "new", "first_seen.new_tokens", "derived"),
+    ]
+
+
+def test_a_state_lost_when_an_earlier_turn_was_aborted() -> None:
+    """No keys are known of this engine: nothing but its word."""
+    scene = Scene(unit_tokens=1)
+    turn = scene.recorder.turn("a-2", prompt_tokens=100, at_ns=scene.at(10))
+    turn.admitted(0, matched_tokens=90, not_restorable="after_abort", at_ns=scene.at(10.1))
+    rows = causes(end(scene, turn, 0, 100))
+    assert [row[:5] for row in rows] == [
+        (0, 90, "computed", "state_not_restorable.after_abort", "observed"),
+        (90, 100, "computed", "unobserved.events_missing", "assumed"),
+    ]
+
+
+def test_how_far_it_matched_was_not_said() -> None:
+    scene = Scene()
+    turn = lost(scene)
+    turn.admitted(0, not_restorable="no_cache_data", at_ns=scene.at(10.1))
+    missing = "how far the tokens matched what the engine had"
+    store = end(scene, turn)
+    assert causes(store) == [(0, 96, "recomputed", "state_not_restorable.unspecified", "assumed", None, missing), NEW]
+    (row,) = store.rows("select evidence from causes where turn_id = 'a-2' and start_token = 0")
+    assert row["evidence"][1:] == ["also evicted.memory"]
+
+
+def test_nonsense_at_an_admission_leaves_the_turn_incomplete() -> None:
+    scene = Scene()
+    turn = lost(scene)
+    nonsense: Any = "far"
+    turn.admitted(0, matched_tokens=nonsense, not_restorable=nonsense, at_ns=scene.at(10.1))
+    store = end(scene, turn)
+    (row,) = store.rows("select complete, incomplete_reasons[1] as reason from turns where turn_id = 'a-2'")
+    assert tuple(row.values()) == (False, "bad_admitted")

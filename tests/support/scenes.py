@@ -117,6 +117,15 @@ def restore_skipped() -> Scene:
     return scene
 
 
+def state_not_restorable() -> Scene:
+    """96 tokens match; the last checkpoint of the recurrent state stands at 32."""
+    scene = Scene()
+    first_turn(scene, chain("a", 6))
+    lacking = {"matched_tokens": 96, "not_restorable": "recurrent_checkpoint"}
+    scene.serve("a-2", "a", 140, chain("a", 8), 10.0, hit=32, admit=lacking)
+    return scene
+
+
 def other_slot() -> Scene:
     """The conversation came back to slot 0; its 96 tokens stand in slot 1, and nothing of them was evicted."""
     scene = Scene()
@@ -280,6 +289,7 @@ SCENES: dict[str, tuple[Callable[[], Scene], str]] = {
     "restored_from_host": (restored_from_host, "a-2"),
     "restore_failed": (restore_failed, "a-2"),
     "restore_skipped": (restore_skipped, "a-2"),
+    "state_not_restorable": (state_not_restorable, "a-2"),
     "other_slot": (other_slot, "a-2"),
     "restore_preferred": (restore_preferred, "a-2"),
     "preempted": (preempted, "a-1"),
