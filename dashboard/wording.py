@@ -207,13 +207,16 @@ def _prefix_changed(span: Row, explained: Row) -> list[str]:
     detail = span["cause"].partition(".")[2]
     said = {
         "header": "from its very beginning",
+        "tools": "in its tools",
         "output_rerendered": "in the answer that was given",
         "compaction": "and is shorter than half of it",
         "truncation": "and is shorter",
     }.get(detail, f"at token {tokens(turn['seen_tokens'])} or shortly after")
+    which = [f"The first that is not the same is {span['changed_message']}."] if span["changed_message"] else []
     return [
         f"The prompt does not continue turn {span['provided_by_turn']}: it differs from it {said}. "
-        f"Up to {tokens(span['end_token'])} it could have been known."
+        f"Up to {tokens(span['end_token'])} it could have been known.",
+        *which,
     ]
 
 

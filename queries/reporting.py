@@ -31,7 +31,7 @@ def report(store: Store, over: Range) -> Row:
     check(store, over)
     totals = store.query("from report_totals(?, ?, ?, ?)", over.parameters).to_pylist()[0]
     causes = store.query("from lost_by_cause(?, ?, ?, ?)", over.parameters).to_pylist()
-    found = [*_capacity(store, over, causes), *_simple(causes), *_leases(store, over, causes)]
+    found = [*_capacity(store, over, causes), *_simple(store, over, causes), *_leases(store, over, causes)]
     found.sort(key=lambda advice: -(advice.gain_seconds or 0.0))
     return {"totals": totals, "causes": causes, "advice": found[:_MOST]}
 
@@ -119,15 +119,21 @@ _HELP = {
 }
 
 
-def _simple(causes: list[Row]) -> list[Advice]:
+def _simple(store: Store, over: Range, causes: list[Row]) -> list[Advice]:
     """What a cause asks for by itself."""
     found: list[Advice] = []
+    changed: dict[str, Row] = {}
+    if any(row["cause"].startswith("prefix_changed.") for row in causes):
+        changed = {row["cause"]: row for row in store.query("from changed_messages(?, ?, ?, ?)", over.parameters).to_pylist()}
     for row in causes:
         what = _HELP.get(row["cause"])
         if row["cause"].startswith("prefix_changed."):
             what = "Make prompts continue: look at what the client changes between turns"
         if what is not None:
             words = f"{row['cause']}: {row['turns']:,} turns of {row['conversations']:,} conversations"
+            if row["cause"] in changed:
+                first = changed[row["cause"]]
+                words += f"; first {first['changed_message']} in {first['turns']:,} of {first['known_turns']:,}"
             found.append(Advice(what, words, row["lost_seconds"]))
     return found
 

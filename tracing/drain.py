@@ -39,6 +39,7 @@ class Drain:
         ghost: Ghost,
         metrics: Metrics,
         key_text: Callable[[object], str],
+        digest: Callable[[str | bytes], str],
         unit_tokens: int,
         totals: tuple[int | None, int | None],
         defaults: dict[str, Value],
@@ -52,6 +53,7 @@ class Drain:
         self._finished = finished
         self._ghost = ghost
         self._text = key_text
+        self._digest = digest
         self._around = Surroundings()
         self._open: dict[int, TurnState] = {}
         self._orphans: OrderedDict[int, TurnState] = OrderedDict()
@@ -196,6 +198,10 @@ class Drain:
 
     def _begin(self, turn: Turn, begin: Begin) -> None:
         flaws = begin.check()
+        try:
+            begin.take_messages(self._digest)
+        except Exception as error:  # no position depends on them
+            self.misuse("bad_messages", error)
         parent = remote_parent(str(begin.facts.pop("traceparent", None) or ""))
         context, sampled = self._factory.root(conventions.TURN, parent)
         ledger = Ledger(begin.prompt_tokens)

@@ -1,7 +1,7 @@
 """What the draining thread knows of one open turn: its ledger, its reuse points, its times, and the spans to come."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from operator import index as whole_number
 from typing import TYPE_CHECKING, NamedTuple
@@ -11,7 +11,7 @@ from opentelemetry.trace import SpanContext
 
 from turnlens.tracing import conventions
 from turnlens.tracing.ghost import Entry, Ghost, Provider, span_of
-from turnlens.tracing.keys import ReusePoints
+from turnlens.tracing.keys import Message, ReusePoints
 from turnlens.tracing.ledger import RESTORED, Accounts, Ledger
 from turnlens.tracing.spans import SpanFactory, Value
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 # A turn's span lists the keys that had not been seen. Past this many the message would grow beyond what servers take.
 MAX_KEYS = 16_384
+MAX_MESSAGES = 1_024  # the first ones: a prompt that changed is compared from its beginning
 _RETRY_REASONS = 32
 _SKIPS = 32  # restores that were not tried, before one admission
 
@@ -75,6 +76,20 @@ class Begin:
     arrived_ns: int | None
     cache_disabled: str | None
     facts: dict[str, Value]  # attributes under their keys on the wire
+    messages: Sequence[Message] = ()
+
+    def take_messages(self, digest: Callable[[str | bytes], str]) -> None:
+        """Make the messages into attributes, and let go of what they say."""
+        messages, self.messages = self.messages, ()
+        if not messages:
+            return
+        contents, ends, roles = zip(*messages[:MAX_MESSAGES], strict=True)
+        told: dict[str, Value] = {
+            "turnlens.messages.digest": [digest(content) for content in contents],
+            "turnlens.messages.end_tokens": [0 if end is None else whole_number(end) for end in ends],
+            "turnlens.messages.role": ["" if role is None else str(role) for role in roles],
+        }
+        self.facts = {"turnlens.message_count": len(messages)} | self.facts | told
 
     def check(self) -> list[str]:
         """Make what the engine said usable. Returns the flaws of what was not."""

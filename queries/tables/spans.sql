@@ -29,6 +29,9 @@ create table spans (
   cache_read_tokens BIGINT,                                              -- hit_tokens + restored_tokens, under the standard name [tokens]
   output_tokens BIGINT,                                                  -- tokens generated [tokens]
   message_count BIGINT,                                                  -- messages in the prompt [messages]
+  messages_digest VARCHAR[],                                             -- digest of each message of the prompt, the first ones of a long one
+  messages_end_tokens BIGINT[],                                          -- where each of them ends in the prompt, or 0 [tokens]
+  messages_role VARCHAR[],                                               -- role of each of them (tools: the tools' schemas), or ''
   status VARCHAR,                                                        -- how the turn ended: stop, length, abort, cancelled, error, timeout
   complete BOOLEAN,                                                      -- whether every prompt position was observed without contradiction
   incomplete_reasons VARCHAR[],                                          -- why the turn is not complete

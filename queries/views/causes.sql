@@ -26,6 +26,7 @@
 --   evict_span_id VARCHAR -- its span
 --   restore_span_id VARCHAR -- the restore that failed or was skipped
 --   held_by VARCHAR -- where it was held all the same: the tier of a restore that was skipped, another replica or slot
+--   changed_message VARCHAR -- of a changed prompt: the first message that is not the same, for example message 1 (system)
 --   admitted_ns BIGINT -- the admission that decided [ns]
 --   trace_id VARCHAR -- trace of the turn
 --   turn_span_id VARCHAR -- span of the turn
@@ -143,6 +144,8 @@ judged as (
     case when in_left then 'prefix_changed.' || c.detail end as is_prefix_changed,
     c.previous_span_id,
     c.previous_turn_id,
+    c.has_messages,
+    'message ' || c.changed_message || coalesce(' (' || c.changed_role || ')', '') as changed_message,
     p.by_turn as preempted_by,
     p.at_ns as preempted_ns,
     case when origin = 'lost' then 'preempted.self_recompute' end as is_preempted,
@@ -257,6 +260,7 @@ select
     [
       'scheduler.admit ' || admit_span_id,
       case when cause like 'prefix_changed.%' then 'turn ' || previous_span_id end,
+      case when cause like 'prefix_changed.%' then changed_message end,
       case when cause like 'preempted.%' then 'prefill ' || preempted_span_id end,
       case when cause like 'restore_failed.%' then 'snapshot.restore ' || failed_restore_span_id end,
       case when cause like 'restore_skipped.%' then 'snapshot.restore ' || skipped_restore_span_id end,
@@ -296,7 +300,8 @@ select
       then 'what was held before ' || strftime(make_timestamp(coalesce(seen_since_ns, 0) // 1000), '%Y-%m-%d %H:%M:%S')
     when cause like 'first_seen.%' and seen_basis <> 'keys' then 'prefix keys of this prompt'
     when seen_basis = 'conversation' and source = 'recomputed' then 'prefix keys: what had been seen is estimated from the previous turn'
-    when cause like 'prefix_changed.%' then 'digests of the messages: which one is not the same, and how'
+    when cause like 'prefix_changed.%' and not has_messages then 'digests of the messages: which one is not the same'
+    when cause in ('prefix_changed.compaction', 'prefix_changed.truncation') then 'who made the prompt shorter, and why'
     when cause like 'state_not_restorable.%' and matched_tokens is null then 'how far the tokens matched what the engine had'
     when cause = 'state_not_restorable.unspecified'
       then 'what ' || not_restorable_reason || ' means: it is none of the known reasons'
@@ -331,6 +336,7 @@ select
     when cause like 'restore_skipped.%' then skipped_tier
     when cause like 'placement.%' then coalesce(elsewhere_holder, held_replica)
   end as held_by,
+  case when cause like 'prefix_changed.%' then changed_message end as changed_message,
   admitted_ns,
   trace_id,
   turn_span_id,

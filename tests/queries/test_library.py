@@ -20,6 +20,9 @@ LATER = (
     "admit_elsewhere",
     "admit_elsewhere_tokens",
     "admit_elsewhere_holder",
+    "messages_digest",
+    "messages_end_tokens",
+    "messages_role",
 )
 RELATIONS = [item for item in library.objects() if item.kind != "macros"]
 
