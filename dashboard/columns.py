@@ -73,6 +73,7 @@ CAUSES = {
     ),
     "provided_by_turn": text("left by turn"),
     "evicted_by_turn": text("evicted for turn"),
+    "held_by": text("held by"),
     "evidence": text("evidence", 400),
     "missing_evidence": text("missing evidence", 300),
 }

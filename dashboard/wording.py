@@ -122,6 +122,60 @@ def _restore_failed(span: Row, explained: Row) -> list[str]:
     return ["A restore of this span did not succeed; it was computed again."]
 
 
+_WHY_SKIPPED = {
+    "below_threshold": "what there was to load was below the threshold",
+    "backlog": "too many loads were waiting",
+    "deadline": "it was not there by the deadline",
+    "quorum": "not every rank had it",
+    "oversize": "it was more than there was room for",
+    "higher_tier_hit": "a nearer tier was taken to have it",
+    "incompatible": "it was stored in a form that this engine cannot use",
+    "key_mismatch": "it was stored under keys that this engine does not make",
+}
+
+
+def _restore_skipped(span: Row, explained: Row) -> list[str]:
+    restore = next((item for item in explained["restores"] if item["span_id"] == span["restore_span_id"]), None)
+    detail = span["cause"].partition(".")[2]
+    said = f" ({restore['reason']})" if restore and restore["reason"] not in (None, detail) else ""
+    why = _WHY_SKIPPED.get(detail, "for a reason that is not known here")
+    tier = "Another tier" if span["held_by"] in (None, "unspecified") else f"The {span['held_by']} tier"
+    had = "had it" if span["confidence"] == "observed" else "may have had it"
+    much = f" {tokens(restore['tokens'])} tokens beyond the device" if restore and restore["tokens"] else ""
+    unseen = (
+        []
+        if span["source"] != "new"
+        else ["This recorder had not seen it before: it was stored before it began, or by another."]
+    )
+    return [f"{tier} {had}{',' if much else ''}{much}, and it was not loaded: {why}{said}.", *unseen]
+
+
+_WHY_NOT_RESTORABLE = {
+    "sliding_window": "the sliding window has passed it",
+    "recurrent_checkpoint": "a recurrent state exists only where a checkpoint was made, and none was left there",
+    "checkpoint_ring": "its checkpoint gave way to newer ones",
+    "after_abort": "its checkpoints went when an earlier turn was aborted",
+}
+
+
+def _state_not_restorable(span: Row, explained: Row) -> list[str]:
+    del explained
+    why = _WHY_NOT_RESTORABLE.get(span["cause"].partition(".")[2], "for a reason that is not known here")
+    upto = f" up to token {tokens(span['end_token'])}" if span["confidence"] == "observed" else ""
+    return [f"Its tokens match what the engine has{upto}, but the state to go on from does not exist: {why}."]
+
+
+def _placement(span: Row, explained: Row) -> list[str]:
+    detail, holder, here = span["cause"].partition(".")[2], span["held_by"], explained["turn"]["replica"]
+    had = "held this prefix" if span["confidence"] != "assumed" else "held some of this prefix"
+    if detail == "other_slot":
+        return [f"{f'Slot {holder}' if holder else 'Another slot'} of this engine {had}; the turn was given another one."]
+    who = f"Replica {holder}" if holder else "Another replica"
+    if detail == "router":
+        return [f"{who} {had}; the router sent this turn to replica {here or 'unknown'}."]
+    return [f"{who} {had} on its device when this turn was admitted to replica {here or 'unknown'}."]
+
+
 def _granularity(span: Row, explained: Row) -> list[str]:
     del explained
     return {
@@ -159,13 +213,16 @@ def _prefix_changed(span: Row, explained: Row) -> list[str]:
     detail = span["cause"].partition(".")[2]
     said = {
         "header": "from its very beginning",
+        "tools": "in its tools",
         "output_rerendered": "in the answer that was given",
         "compaction": "and is shorter than half of it",
         "truncation": "and is shorter",
     }.get(detail, f"at token {tokens(turn['seen_tokens'])} or shortly after")
+    which = [f"The first that is not the same is {span['changed_message']}."] if span["changed_message"] else []
     return [
         f"The prompt does not continue turn {span['provided_by_turn']}: it differs from it {said}. "
-        f"Up to {tokens(span['end_token'])} it could have been known."
+        f"Up to {tokens(span['end_token'])} it could have been known.",
+        *which,
     ]
 
 
@@ -212,6 +269,9 @@ def _unobserved(span: Row, explained: Row) -> list[str]:
 _SENTENCES: dict[str, Callable[[Row, Row], list[str]]] = {
     "evicted": _evicted,
     "restore_failed": _restore_failed,
+    "state_not_restorable": _state_not_restorable,
+    "restore_skipped": _restore_skipped,
+    "placement": _placement,
     "granularity": _granularity,
     "not_published": _not_published,
     "first_seen": _first_seen,
@@ -263,11 +323,16 @@ _VERDICTS = {
 }
 
 
+_ELSEWHERE = ("state_not_restorable", "restore_skipped", "placement")
+
+
 def verdict(turn: Row) -> str:
     """The verdict in a sentence."""
     said = _VERDICTS.get(turn["verdict"], f"Verdict: {turn['verdict']}.")
     if turn["verdict"] == "cold" and turn["seen_tokens"] is None:
         said = "Verdict: cold. Nothing was reused; what had been seen before is not known, for want of prefix keys."
+    if turn["verdict"] == "cold" and turn["main_cause"] and turn["main_cause"].partition(".")[0] in _ELSEWHERE:
+        said = "Verdict: cold. Nothing of it that the engine can reuse had been seen before here."
     if turn["verdict"] == "contradictory":
         said = (
             f"Verdict: contradictory ({turn['main_cause']}). The events and the times cannot both be right: "

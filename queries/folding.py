@@ -29,12 +29,16 @@ _TELLING = (
     "_key_events",
     "_admissions",
     "_failed_restores",
+    "_skipped_restores",
+    "_placements",
     "_preemptions",
     "_changed_prompts",
     "_spans_of_prompt",
     "_told_causes",
     "_told_turns",
 )
+# Told by them, and not by spans.
+_BESIDE = ("_cause_labels", "_peers", "_told_speeds")
 _TOLD = (
     "_turn_facts",
     "_cause_facts",
@@ -61,6 +65,7 @@ _TEMPORARY = (
     "_new_speeds",
     "_new_sums",
     "_new_times",
+    "_newly_heard",
 )
 _NEAR_NS = 1_800_000_000_000
 _HOUR_NS = 3_600_000_000_000
@@ -91,7 +96,7 @@ class Folded(NamedTuple):
 @cache
 def rules() -> str:
     """A digest of the SQL that tells facts: facts told by other rules are told anew."""
-    texts = [library.get(name).sql for name in (*_TELLING, "_told_speeds")] + [_sql(name) for name in sorted(_statements())]
+    texts = [library.get(name).sql for name in (*_TELLING, *_BESIDE)] + [_sql(name) for name in sorted(_statements())]
     return hashlib.sha256("".join(texts).encode()).hexdigest()[:16]
 
 
@@ -177,12 +182,16 @@ def _tell(connection: _Connection, after: int, upto: int) -> int:
     if not spans:
         return 0
     _run(connection, "tiers")
+    _run(connection, "heard")
+    ((peers,),) = _rows(connection, "select count(*) from _peers")
     _run(connection, "dirty", facts_low=low)
     if corrections:
         _run(connection, "dirty_corrected")
     if low_event is not None:
         _run(connection, "dirty_readers", facts_low_event=low_event)
     _run(connection, "dirty_successors")
+    if peers:
+        _run(connection, "dirty_peers")
     _run(connection, "dirty_once")
     ((turns, low_dirty),) = _rows(connection, "select count(*), min(start_ns) from _dirty")
     if not turns:
@@ -191,6 +200,9 @@ def _tell(connection: _Connection, after: int, upto: int) -> int:
     connection.execute("create or replace temporary table _wanted as select place, start_ns from _own")
     _want_prior(connection)
     _want_key_events(connection)
+    if peers:
+        _want_events_of_peers(connection)
+    connection.execute("insert into _wanted select distinct place, start_ns from _found")
     connection.execute(
         _sql("subset").format(windows=_windows(connection, "start_ns", "select start_ns, start_ns from _wanted"))
     )
@@ -232,7 +244,14 @@ def _want_key_events(connection: _Connection) -> None:
     windows = _windows(connection, "end_ns", "select low_ns, high_ns from _looking")
     if windows != "false":
         connection.execute(_sql("key_events").format(windows=windows))
-    connection.execute("insert into _wanted select distinct place, start_ns from _found")
+
+
+def _want_events_of_peers(connection: _Connection) -> None:
+    """What other replicas held of these turns' prompts."""
+    _run(connection, "needed_of_peers")
+    windows = _windows(connection, "end_ns", "select low_ns, high_ns from _looking")
+    if windows != "false":
+        connection.execute(_sql("key_events").format(windows=windows))
 
 
 def _windows(connection: _Connection, column: str, times: str) -> str:

@@ -32,7 +32,7 @@ def report(store: Store, over: Range) -> Row:
     check(store, over)
     totals = store.query("from report_totals(?, ?, ?, ?)", over.parameters).to_pylist()[0]
     causes = store.query("from lost_by_cause(?, ?, ?, ?)", over.parameters).to_pylist()
-    found = [*_capacity(store, over, causes), *_simple(causes), *_leases(store, over, causes)]
+    found = [*_capacity(store, over, causes), *_simple(store, over, causes), *_leases(store, over, causes)]
     found.sort(key=lambda advice: -(advice.gain_seconds or 0.0))
     return {"totals": totals, "causes": causes, "advice": found[:_MOST]}
 
@@ -98,6 +98,20 @@ def _capacity(store: Store, over: Range, causes: list[Row]) -> list[Advice]:
 
 _HELP = {
     "restore_preferred.longer_span": "Prefer the local prefix where it is nearly as long as the stored span",
+    "state_not_restorable.sliding_window": "Keep the whole window (of llama.cpp: --swa-full), or more checkpoints",
+    "state_not_restorable.recurrent_checkpoint": "More checkpoints of the recurrent state, at the ends of turns",
+    "state_not_restorable.checkpoint_ring": "More checkpoints a slot",
+    "state_not_restorable.after_abort": "Let turns end instead of aborting them, where the engine drops checkpoints then",
+    "restore_skipped.below_threshold": "A lower threshold for loads from another tier",
+    "restore_skipped.backlog": "More capacity to load: another tier had it, and too many loads were waiting",
+    "restore_skipped.deadline": "A later deadline for loads, or a faster tier",
+    "restore_skipped.quorum": "See why not every rank has what is stored",
+    "restore_skipped.oversize": "More room for loads, or loads in parts",
+    "restore_skipped.incompatible": "Empty the tier: what it has was stored in another form",
+    "restore_skipped.key_mismatch": "The same keys in every process (of vLLM and LMCache: the same PYTHONHASHSEED)",
+    "placement.other_replica": "Send a conversation to the replica that has its prefix",
+    "placement.other_slot": "Keep a conversation in its slot",
+    "placement.router": "See what the router knows of the caches: it sends turns away from their prefix",
     "granularity.partial_unit": "A smaller reuse unit",
     "granularity.below_unit": "A smaller reuse unit",
     "not_published.pending": "Publish earlier: captures are longer than the pauses between turns",
@@ -106,15 +120,21 @@ _HELP = {
 }
 
 
-def _simple(causes: list[Row]) -> list[Advice]:
+def _simple(store: Store, over: Range, causes: list[Row]) -> list[Advice]:
     """What a cause asks for by itself."""
     found: list[Advice] = []
+    changed: dict[str, Row] = {}
+    if any(row["cause"].startswith("prefix_changed.") for row in causes):
+        changed = {row["cause"]: row for row in store.query("from changed_messages(?, ?, ?, ?)", over.parameters).to_pylist()}
     for row in causes:
         what = _HELP.get(row["cause"])
         if row["cause"].startswith("prefix_changed."):
             what = "Make prompts continue: look at what the client changes between turns"
         if what is not None:
             words = f"{row['cause']}: {counted(row['turns'], 'turn')} of {counted(row['conversations'], 'conversation')}"
+            if row["cause"] in changed:
+                first = changed[row["cause"]]
+                words += f"; first {first['changed_message']} in {first['turns']:,} of {first['known_turns']:,}"
             found.append(Advice(what, words, row["lost_seconds"]))
     return found
 

@@ -39,7 +39,7 @@ SPAN_BRIEFS: dict[str, str] = {
     TURN: "One request to the engine, from its arrival to its finish. The root of the trace unless the request brought one.",
     ADMIT: "One attempt of a turn: from waiting for the scheduler to the accepted admission.",
     PREFILL: "The accepted prompt steps of one attempt, first to last; also of an attempt that was preempted before its first.",
-    RESTORE: "A snapshot's KV brought back from another tier: offer to end.",
+    RESTORE: "A snapshot's KV brought back from another tier: offer to end. A moment where it was decided not to: skipped.",
     PUBLISH: "A snapshot (or a run of blocks of one chain) made reusable: start to end.",
     EVICT: "A point in time at which a snapshot (or a run of blocks of one chain) was removed; in the trace of the turn that "
     "needed the room.",
@@ -96,6 +96,9 @@ SPAN_FIELDS: tuple[Field, ...] = (
     ),
     _field("gen_ai.usage.output_tokens", "BIGINT", "tokens", "tokens generated", "output_tokens"),
     _field("turnlens.message_count", "BIGINT", "messages", "messages in the prompt", "message_count"),
+    _field("turnlens.messages.digest", "VARCHAR[]", "", "digest of each message of the prompt, the first ones of a long one"),
+    _field("turnlens.messages.end_tokens", "BIGINT[]", "tokens", "where each of them ends in the prompt, or 0"),
+    _field("turnlens.messages.role", "VARCHAR[]", "", "role of each of them (tools: the tools' schemas), or ''"),
     _field("turnlens.status", "VARCHAR", "", "how the turn ended: stop, length, abort, cancelled, error, timeout"),
     _field("turnlens.complete", "BOOLEAN", "", "whether every prompt position was observed without contradiction"),
     _field("turnlens.incomplete_reasons", "VARCHAR[]", "", "why the turn is not complete"),
@@ -139,6 +142,11 @@ SPAN_FIELDS: tuple[Field, ...] = (
     _field("turnlens.admit.lease_tokens", "BIGINT", "tokens", "prefix beyond the hit that a lease holds"),
     _field("turnlens.admit.local_tokens", "BIGINT", "tokens", "prefix usable on the device, whether it was used or not"),
     _field("turnlens.admit.missing_key", "VARCHAR", "", "first key that was not found on the device"),
+    _field("turnlens.admit.matched_tokens", "BIGINT", "tokens", "prefix whose tokens match what the engine has"),
+    _field("turnlens.admit.not_restorable", "VARCHAR", "", "why its state does not exist as far as it matches"),
+    _field("turnlens.admit.elsewhere", "VARCHAR", "", "the prefix was held elsewhere: other_replica, other_slot or router"),
+    _field("turnlens.admit.elsewhere_tokens", "BIGINT", "tokens", "prefix that was held there"),
+    _field("turnlens.admit.elsewhere_holder", "VARCHAR", "", "who held it: a replica or a slot"),
     _field("turnlens.retry_reasons", "VARCHAR[]", "", "why admissions failed before this one"),
     _field("turnlens.free_slots", "BIGINT", "slots", "free snapshot slots at that moment"),
     _field("turnlens.total_slots", "BIGINT", "slots", "snapshot slots that the engine has"),
@@ -200,4 +208,5 @@ GAUGES: tuple[Field, ...] = (
 )
 
 TIERS = ("device", "host", "disk", "remote", "peer", "unspecified")
+PLACES = ("other_replica", "other_slot", "router")
 STATUSES = ("stop", "length", "abort", "cancelled", "error", "timeout")

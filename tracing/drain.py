@@ -39,6 +39,7 @@ class Drain:
         ghost: Ghost,
         metrics: Metrics,
         key_text: Callable[[object], str],
+        digest: Callable[[str | bytes], str],
         unit_tokens: int,
         totals: tuple[int | None, int | None],
         defaults: dict[str, Value],
@@ -52,6 +53,7 @@ class Drain:
         self._finished = finished
         self._ghost = ghost
         self._text = key_text
+        self._digest = digest
         self._around = Surroundings()
         self._open: dict[int, TurnState] = {}
         self._orphans: OrderedDict[int, TurnState] = OrderedDict()
@@ -172,6 +174,15 @@ class Drain:
             state.restore_started(at_ns, tier, tokens, "" if key is None else self._text(key), ranks)
         elif kind == handles.RESTORE_FINALIZED:
             self._restore_finalized(state, at_ns, *payload)
+        elif kind == handles.RESTORE_SKIPPED:
+            self._restore_skipped(state, at_ns, *payload)
+        elif kind == handles.HELD_ELSEWHERE:
+            where, prefix, holder = payload
+            if where not in conventions.PLACES:
+                self.misuse("unknown_place", where)
+                return
+            prefix = None if prefix is None else max(0, index(prefix))
+            state.elsewhere = (where, prefix, None if holder is None else str(holder))
         elif kind == handles.INVALIDATED:
             state.ledger.invalidated(index(payload[0]))
         elif kind == handles.PREEMPTED:
@@ -188,6 +199,10 @@ class Drain:
 
     def _begin(self, turn: Turn, begin: Begin) -> None:
         flaws = begin.check()
+        try:
+            begin.take_messages(self._digest)
+        except Exception as error:  # no position depends on them
+            self.misuse("bad_messages", error)
         parent = remote_parent(str(begin.facts.pop("traceparent", None) or ""))
         context, sampled = self._factory.root(conventions.TURN, parent)
         ledger = Ledger(begin.prompt_tokens)
@@ -213,9 +228,12 @@ class Drain:
         local: int | None,
         tier: str | None,
         missing: Any,
+        matched: int | None,
+        not_restorable: str | None,
     ) -> None:
         hit, offered, lease = index(hit), index(offered), index(lease)
         local = None if local is None else index(local)
+        matched = None if matched is None else max(0, index(matched))
         if state.admitted_ns is None:
             conversation = state.begin.conversation_id
             state.look_up(self._ghost, self._conversations.get(conversation) if conversation is not None else None)
@@ -234,6 +252,7 @@ class Drain:
             state.find_pieces(self._ghost, device, key if missing is not None else "")
             key = next((piece.key for piece in state.pieces if piece.end > device), key)
         entry = self._ghost.get(key) if key else None
+        elsewhere, elsewhere_tokens, holder = state.elsewhere or (None, None, None)
         explained = [span_of(entry.fate)] if entry and entry.fate and entry.fate.kind != "committed" else []
         facts: dict[str, Value] = {
             "turnlens.attempt": state.ledger.attempts,
@@ -242,6 +261,11 @@ class Drain:
             "turnlens.admit.lease_tokens": lease,
             "turnlens.admit.local_tokens": local,
             "turnlens.admit.missing_key": key or None,
+            "turnlens.admit.matched_tokens": matched,
+            "turnlens.admit.not_restorable": None if not_restorable is None else str(not_restorable),
+            "turnlens.admit.elsewhere": elsewhere,
+            "turnlens.admit.elsewhere_tokens": elsewhere_tokens,
+            "turnlens.admit.elsewhere_holder": holder,
             "turnlens.tier": tier,
             "turnlens.retries": retries,
             "turnlens.retry_reasons": state.retry_reasons or None,
@@ -249,6 +273,8 @@ class Drain:
             **self._around.attributes(at_ns, *self._totals),
         }
         state.retry_reasons = []
+        state.device_tokens, state.offer_tier = device, tier
+        self._skips_told(state)
         state.emit(conventions.ADMIT, state.waiting_since_ns, at_ns, facts, links=explained)
 
     def _computed(self, turn: Turn, start: int, end: int, stale: bool, at_ns: int) -> None:
@@ -279,6 +305,19 @@ class Drain:
         self._metrics.restore(*state.restore_ended(at_ns, outcome, valid, reason, self._ghost))
         if state.ended and not state.restores:
             self._orphans.pop(id(state), None)
+
+    def _restore_skipped(self, state: TurnState, at_ns: int, reason: str, prefix: int | None, tier: str, key: Any) -> None:
+        if tier not in conventions.TIERS:
+            self.misuse("unknown_tier", tier)
+            tier = "unspecified"
+        prefix = None if prefix is None else max(0, index(prefix))
+        state.restore_skipped(at_ns, str(reason), prefix, tier, "" if key is None else self._text(key))
+        if state.ledger.admitted_now:
+            self._skips_told(state)
+
+    def _skips_told(self, state: TurnState) -> None:
+        for tier in state.skips_told():
+            self._metrics.restore(tier, "skipped")
 
     def _sample(
         self, at_ns: int, free_slots: int | None, free_tokens: int | None, running: int | None, waiting: int | None, lost: int
@@ -420,6 +459,8 @@ _NAMES = {
     handles.SAMPLE: "sample",
     handles.FLAW: "flaw",
     handles.PUBLISH_BEGUN: "publish_begun",
+    handles.RESTORE_SKIPPED: "restore_skipped",
+    handles.HELD_ELSEWHERE: "held_elsewhere",
 }
 
 

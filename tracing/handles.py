@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 BEGIN, ADMITTED, RETRIED, RESTORE_STARTED, RESTORE_FINALIZED, COMPUTED, STEP = range(7)
 INVALIDATED, PREEMPTED, FIRST_TOKEN, FINISHED = range(7, 11)
 PUBLISH, PUBLISHED, EVICTED, LEASE, SAMPLE, FLAW, PUBLISH_BEGUN = range(11, 18)
+RESTORE_SKIPPED, HELD_ELSEWHERE = range(18, 20)
 
 
 class Sink(Protocol):
@@ -54,11 +55,25 @@ class Turn:
         tier: str | None = None,
         missing_key: Key | None = None,
         at_ns: int | None = None,
+        *,
+        matched_tokens: int | None = None,
+        not_restorable: str | None = None,
     ) -> None:
         """The scheduler accepted the turn: ``hit_tokens`` of prefix are on the device, ``lease_tokens`` more are held by a
         lease, ``offered_tokens`` more can be restored from ``tier``. ``local_tokens`` is the prefix usable on the device
-        whether or not it is used, ``missing_key`` the first key that was not found there."""
-        self._recorder.put(ADMITTED, at_ns, self, (hit_tokens, offered_tokens, lease_tokens, local_tokens, tier, missing_key))
+        whether or not it is used, ``missing_key`` the first key that was not found there. ``matched_tokens`` of prefix match
+        what the engine has; where the state at that position does not exist, ``not_restorable`` says why: ``sliding_window``,
+        ``recurrent_checkpoint``, ``checkpoint_ring``, ``after_abort``, or the engine's own word."""
+        facts = (hit_tokens, offered_tokens, lease_tokens, local_tokens, tier, missing_key, matched_tokens, not_restorable)
+        self._recorder.put(ADMITTED, at_ns, self, facts)
+
+    def held_elsewhere(
+        self, where: str, prefix_tokens: int | None = None, holder: str | None = None, at_ns: int | None = None
+    ) -> None:
+        """``prefix_tokens`` of this prompt (None: not known) are held where this turn does not run: ``other_replica``,
+        ``other_slot`` of the same engine, or ``router`` where a router sent it away from there. ``holder`` names that replica
+        or slot. Say it before the admission; it holds for all further ones."""
+        self._recorder.put(HELD_ELSEWHERE, at_ns, self, (where, prefix_tokens, holder))
 
     def retried(self, reason: str, at_ns: int | None = None) -> None:
         """An admission whose allocation failed. What it offered is forgotten."""
@@ -80,6 +95,20 @@ class Turn:
     ) -> None:
         """The restore ended, on one rank or (``rank`` None) on all. ``valid_prefix_tokens`` is an absolute position."""
         self._recorder.put(RESTORE_FINALIZED, at_ns, self, (success, valid_prefix_tokens, rank, reason))
+
+    def restore_skipped(
+        self,
+        reason: str,
+        prefix_tokens: int | None = None,
+        tier: str = "unspecified",
+        key: Key | None = None,
+        at_ns: int | None = None,
+    ) -> None:
+        """It was decided not to load from ``tier``, which has ``prefix_tokens`` of this prompt (an absolute position; None: not
+        known): ``below_threshold``, ``backlog``, ``deadline``, ``quorum``, ``oversize``, ``higher_tier_hit``, ``incompatible``,
+        ``key_mismatch``, or the engine's own word. Say it before the admission that it belongs to (:meth:`retried` forgets
+        it), or after, where it also withdraws what that admission was offered from this tier. It earns nothing."""
+        self._recorder.put(RESTORE_SKIPPED, at_ns, self, (reason, prefix_tokens, tier, key))
 
     def computed(self, start: int, end: int, stale: bool = False, at_ns: int | None = None) -> None:
         """A step ran positions [start, end). ``stale``: its output was discarded. An empty step at the prompt's end is a

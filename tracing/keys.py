@@ -4,11 +4,14 @@ Keys are digests already, or names that the engine chose. No prompt text passes 
 every key is replaced by a keyed digest (HMAC-SHA256, 128 bits), so that who sees the store cannot test guesses of a prompt.
 """
 
+import hashlib
 import hmac
 from collections.abc import Callable, Sequence
 
 Key = bytes | str | int
 Keys = Sequence[Key]
+# A message of a prompt: its content or a digest of it, where it ends in the prompt [tokens, None: not known], its role.
+Message = tuple[str | bytes, int | None, str | None]
 _TEXT_LIMIT = 64
 
 
@@ -31,6 +34,18 @@ def keyed(secret: str | None) -> Callable[[object], str]:
     def digest(key: object) -> str:
         data = key if isinstance(key, bytes) else str(key).encode()
         return hmac.digest(raw, data, "sha256")[:16].hex()
+
+    return digest
+
+
+def digests(secret: str | None) -> Callable[[str | bytes], str]:
+    """The function that makes contents of messages into digests of 128 bits (SHA-256, or HMAC with the operator's secret). What
+    it is given may be a digest already; it is never passed on as it is."""
+    raw = secret.encode() if secret else None
+
+    def digest(content: str | bytes) -> str:
+        data = content if isinstance(content, bytes) else content.encode("utf-8", "surrogatepass")
+        return (hmac.digest(raw, data, "sha256") if raw else hashlib.sha256(data).digest())[:16].hex()
 
     return digest
 

@@ -185,6 +185,12 @@ class Ledger:
         attempt.may_readmit = attempt.ranks_failed
         return "failed" if attempt.ranks_failed else "verified"
 
+    def offer_withdrawn(self) -> None:
+        """It was decided not to load what the admission had been offered. Nothing failed, and nothing is owed any more."""
+        attempt = self._attempt
+        if attempt is not None and attempt.offered and attempt.valid is None and not attempt.restore_open:
+            attempt.valid = attempt.device
+
     def computed(self, start: int, end: int, stale: bool = False) -> int:
         """A step ran positions [start, end). Returns how many prompt positions it adds to the work account.
         A ``stale`` step's output was discarded: it earns nothing (rule 8)."""
@@ -260,6 +266,11 @@ class Ledger:
     def reached(self) -> int:
         """End of the highest position that any attempt has held, taken back or not."""
         return max(self._reached, self.frontier)
+
+    @property
+    def admitted_now(self) -> bool:
+        """Whether an attempt is running."""
+        return self._attempt is not None
 
     @property
     def consumed(self) -> bool:

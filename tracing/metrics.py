@@ -31,7 +31,7 @@ class Families:
         self.work = counter("work_tokens", "What the engine did over all attempts", "kind")
         self.wasted = counter("wasted_tokens", "Work that no turn's prompt was made of", "kind")
         self.turns = counter("turns", "Finished turns", "verdict")
-        self.restores = counter("restores", "Restores that ended", "tier", "outcome")
+        self.restores = counter("restores", "Restores that ended, and those that were skipped", "tier", "outcome")
         self.publishes = counter("publishes", "Publishes that ended", "tier", "outcome")
         self.evictions = counter("evictions", "Snapshots or blocks removed", "tier", "reason")
         self.evicted_tokens = counter("evicted_tokens", "Tokens lost to evictions", "tier", "reason")

@@ -27,7 +27,7 @@ from turnlens.tracing.attribution import Attribution
 from turnlens.tracing.drain import Drain, Record
 from turnlens.tracing.ghost import DEFAULT_KEYS, Ghost
 from turnlens.tracing.handles import Lease, Publish, Turn, as_keys
-from turnlens.tracing.keys import Key, Keys, ReusePoints, keyed
+from turnlens.tracing.keys import Key, Keys, Message, ReusePoints, digests, keyed
 from turnlens.tracing.metrics import Metrics, serve
 from turnlens.tracing.spans import SpanFactory, Value
 from turnlens.tracing.turnstate import Begin
@@ -124,7 +124,8 @@ class Recorder:
         self._lost_elsewhere = 0
         self._request_ids: dict[str, int] = {}
         self._ids_lock = threading.Lock()
-        self._text = keyed(os.environ.get("TURNLENS_HASH_KEY"))
+        secret = os.environ.get("TURNLENS_HASH_KEY")
+        self._text = keyed(secret)
         self._metrics = Metrics(engine, replica, registry)
         serve(registry, os.environ.get("TURNLENS_METRICS"))
         self._version = distribution_version("turnlens")
@@ -137,6 +138,7 @@ class Recorder:
             Ghost(started_ns, _limit("TURNLENS_GHOST_KEYS", DEFAULT_KEYS)),
             self._metrics,
             self._text,
+            digests(secret),
             unit_tokens,
             (slots, pool_tokens),
             {"turnlens.run": run} if run else {},
@@ -170,11 +172,13 @@ class Recorder:
         prefix_at: int | Sequence[int] = 16,
         traceparent: str | None = None,
         *,
+        messages: Sequence[Message] = (),
         at_ns: int | None = None,
         **attributes: str | int | float | bool | None,
     ) -> Turn:
         """A request reached the scheduler. ``prefix`` are the keys at the engine's reuse points, taken by reference;
         ``prefix_at`` their spacing in tokens, or their positions. ``session`` names an engine session that this turn resumes.
+        ``messages`` are (content or a digest of it, end in tokens or None, role or None) each; only digests leave the process.
 
         Known attributes: ``model``, ``run``, ``tenant``, ``message_count``, ``arrived_ns`` (when the server got the request,
         wall ns) and ``cache_disabled`` (``by_request`` or ``by_configuration``). Others are kept under ``turnlens.``."""
@@ -195,6 +199,7 @@ class Recorder:
             arrived,  # type: ignore[arg-type]  # checked by the draining thread, like all that the engine says
             _printed(disabled),
             facts,
+            messages,
         )
         turn.begin_lost = not self.put(handles.BEGIN, when, turn, begin, _HEADROOM)
         return turn

@@ -1,7 +1,7 @@
 """What the draining thread knows of one open turn: its ledger, its reuse points, its times, and the spans to come."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from operator import index as whole_number
 from typing import TYPE_CHECKING, NamedTuple
@@ -11,7 +11,7 @@ from opentelemetry.trace import SpanContext
 
 from turnlens.tracing import conventions
 from turnlens.tracing.ghost import Entry, Ghost, Provider, span_of
-from turnlens.tracing.keys import ReusePoints
+from turnlens.tracing.keys import Message, ReusePoints
 from turnlens.tracing.ledger import RESTORED, Accounts, Ledger
 from turnlens.tracing.spans import SpanFactory, Value
 
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 # A turn's span lists the keys that had not been seen. Past this many the message would grow beyond what servers take.
 MAX_KEYS = 16_384
+MAX_MESSAGES = 1_024  # the first ones: a prompt that changed is compared from its beginning
 _RETRY_REASONS = 32
+_SKIPS = 32  # restores that were not tried, before one admission
 
 
 @dataclass(slots=True)
@@ -52,6 +54,16 @@ class _Restore:
             self.reason = reason
 
 
+class _Skip(NamedTuple):
+    """A restore that was not tried: what was decided, before the admission that it belongs to."""
+
+    at_ns: int
+    reason: str
+    prefix_tokens: int | None
+    tier: str
+    key: str
+
+
 @dataclass(slots=True)
 class Begin:
     """What the engine said of a turn when it began."""
@@ -64,6 +76,20 @@ class Begin:
     arrived_ns: int | None
     cache_disabled: str | None
     facts: dict[str, Value]  # attributes under their keys on the wire
+    messages: Sequence[Message] = ()
+
+    def take_messages(self, digest: Callable[[str | bytes], str]) -> None:
+        """Make the messages into attributes, and let go of what they say."""
+        messages, self.messages = self.messages, ()
+        if not messages:
+            return
+        contents, ends, roles = zip(*messages[:MAX_MESSAGES], strict=True)
+        told: dict[str, Value] = {
+            "turnlens.messages.digest": [digest(content) for content in contents],
+            "turnlens.messages.end_tokens": [0 if end is None else whole_number(end) for end in ends],
+            "turnlens.messages.role": ["" if role is None else str(role) for role in roles],
+        }
+        self.facts = {"turnlens.message_count": len(messages)} | self.facts | told
 
     def check(self) -> list[str]:
         """Make what the engine said usable. Returns the flaws of what was not."""
@@ -159,6 +185,10 @@ class TurnState:
     restored_during: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])  # before the first token [ns]
     retry_reasons: list[str] = field(default_factory=list[str])
     restores: list[_Restore] = field(default_factory=list[_Restore])
+    skips: list[_Skip] = field(default_factory=list[_Skip])
+    elsewhere: tuple[str, int | None, str | None] | None = None  # where the prefix is held, how much of it, by whom
+    device_tokens: int = 0  # found on the device by the latest admission
+    offer_tier: str | None = None  # and where its offer comes from
     prefill: _Prefill | None = None
     marked: int = 0  # reuse points already given to the ghost index
 
@@ -367,6 +397,32 @@ class TurnState:
         self.emit_as(restore.context, conventions.RESTORE, restore.start_ns, at_ns, facts, links, error)
         return restore.tier, outcome
 
+    def restore_skipped(self, at_ns: int, reason: str, prefix: int | None, tier: str, key: str) -> None:
+        """It was decided not to load from a tier: kept for the admission to come, or told of the attempt under way."""
+        if prefix is not None and self.ledger.prompt_tokens is not None:
+            prefix = min(prefix, self.ledger.prompt_tokens)
+        if len(self.skips) < _SKIPS:
+            self.skips.append(_Skip(at_ns, reason, prefix, tier, key))
+        if self.ledger.admitted_now and not self.ledger.consumed and tier in (self.offer_tier, "unspecified"):
+            self.ledger.offer_withdrawn()
+
+    def skips_told(self) -> list[str]:
+        """Emit the restores that were not tried in the attempt that runs. Returns their tiers."""
+        skips, self.skips = self.skips, []
+        for skip in skips:
+            beyond = None if skip.prefix_tokens is None else max(0, skip.prefix_tokens - self.device_tokens)
+            facts: dict[str, Value] = {
+                "turnlens.attempt": self.ledger.attempts,
+                "turnlens.tier": skip.tier,
+                "turnlens.tokens": beyond,
+                "turnlens.key": skip.key or None,
+                "turnlens.key_tokens": skip.prefix_tokens,
+                "turnlens.outcome": "skipped",
+                "turnlens.reason": skip.reason,
+            }
+            self.emit(conventions.RESTORE, skip.at_ns, skip.at_ns, facts)
+        return [skip.tier for skip in skips]
+
     # -- the end ----------------------------------------------------------------------------------------------------------
 
     def segments(self, accounts: Accounts) -> dict[str, Value]:
@@ -446,6 +502,7 @@ class TurnState:
 
     def retried(self, reason: str) -> None:
         self.ledger.retried()
+        self.skips = []
         if len(self.retry_reasons) < _RETRY_REASONS:
             self.retry_reasons.append(reason)
 

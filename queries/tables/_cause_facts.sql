@@ -16,7 +16,9 @@ create table _cause_facts (
   origin VARCHAR,           -- turn, lease or session of a hit; lost where a preemption took it; else null
   evicted_ns BIGINT,        -- when the eviction or the preemption took place [ns]
   evict_span_id VARCHAR,    -- its span
-  restore_span_id VARCHAR,  -- the restore that failed
+  restore_span_id VARCHAR,  -- the restore that failed or was skipped
+  held_by VARCHAR, -- where it was held all the same: the tier of a restore that was skipped, another replica or slot
+  changed_message VARCHAR, -- of a changed prompt: the first message that is not the same, for example message 1 (system)
   admitted_ns BIGINT,       -- the admission that decided [ns]
   trace_id VARCHAR,         -- trace of the turn
   turn_span_id VARCHAR,     -- span of the turn

@@ -32,6 +32,9 @@ create table spans (
   cache_read_tokens BIGINT,                                              -- hit_tokens + restored_tokens, under the standard name [tokens]
   output_tokens BIGINT,                                                  -- tokens generated [tokens]
   message_count BIGINT,                                                  -- messages in the prompt [messages]
+  messages_digest VARCHAR[],                                             -- digest of each message of the prompt, the first ones of a long one
+  messages_end_tokens BIGINT[],                                          -- where each of them ends in the prompt, or 0 [tokens]
+  messages_role VARCHAR[],                                               -- role of each of them (tools: the tools' schemas), or ''
   status VARCHAR,                                                        -- how the turn ended: stop, length, abort, cancelled, error, timeout
   complete BOOLEAN,                                                      -- whether every prompt position was observed without contradiction
   incomplete_reasons VARCHAR[],                                          -- why the turn is not complete
@@ -82,6 +85,11 @@ create table spans (
   admit_lease_tokens BIGINT,                                             -- prefix beyond the hit that a lease holds [tokens]
   admit_local_tokens BIGINT,                                             -- prefix usable on the device, whether it was used or not [tokens]
   admit_missing_key VARCHAR,                                             -- first key that was not found on the device
+  admit_matched_tokens BIGINT,                                           -- prefix whose tokens match what the engine has [tokens]
+  admit_not_restorable VARCHAR,                                          -- why its state does not exist as far as it matches
+  admit_elsewhere VARCHAR,                                               -- the prefix was held elsewhere: other_replica, other_slot or router
+  admit_elsewhere_tokens BIGINT,                                         -- prefix that was held there [tokens]
+  admit_elsewhere_holder VARCHAR,                                        -- who held it: a replica or a slot
   retry_reasons VARCHAR[],                                               -- why admissions failed before this one
   free_slots BIGINT,                                                     -- free snapshot slots at that moment [slots]
   total_slots BIGINT,                                                    -- snapshot slots that the engine has [slots]

@@ -10,6 +10,12 @@
 --   offered_tokens BIGINT -- offered by another tier beyond the hit [tokens]
 --   lease_tokens BIGINT -- held by a lease beyond the hit [tokens]
 --   local_tokens BIGINT -- usable on the device whether used or not [tokens]
+--   matched_tokens BIGINT -- prefix whose tokens match what the engine has; null where that is not known [tokens]
+--   not_restorable VARCHAR -- why its state does not exist as far as it matches, by the names of the causes
+--   not_restorable_reason VARCHAR -- the same, as the engine said
+--   elsewhere VARCHAR -- held elsewhere, as was told: other_replica, other_slot or router
+--   elsewhere_tokens BIGINT -- prefix that was held there; null where that is not known [tokens]
+--   elsewhere_holder VARCHAR -- the replica or the slot that held it
 --   tier VARCHAR -- tier of the offer
 --   offer_end_tokens BIGINT -- how far any admission of this attempt reached with its offer [tokens]
 --   missing_key VARCHAR -- first key that was not found on the device
@@ -25,6 +31,12 @@ select
   admit.admit_offered_tokens as offered_tokens,
   admit.admit_lease_tokens as lease_tokens,
   admit.admit_local_tokens as local_tokens,
+  admit.admit_matched_tokens as matched_tokens,
+  case when admit.admit_not_restorable is not null then coalesce(label.detail, 'unspecified') end as not_restorable,
+  admit.admit_not_restorable as not_restorable_reason,
+  admit.admit_elsewhere as elsewhere,
+  admit.admit_elsewhere_tokens as elsewhere_tokens,
+  admit.admit_elsewhere_holder as elsewhere_holder,
   admit.tier,
   max(admit.admit_hit_tokens + admit.admit_lease_tokens + admit.admit_offered_tokens) over (
     partition by admit.trace_id, admit.parent_span_id, admit.attempt
@@ -33,6 +45,8 @@ select
   admit.links[1].span_id as explaining_span_id
 from spans as admit
 left join spans as turn on turn.name = 'turn' and turn.trace_id = admit.trace_id and turn.span_id = admit.parent_span_id
+left join _cause_labels as label
+  on label.class = 'state_not_restorable' and label.label = lower(admit.admit_not_restorable)
 where admit.name = 'scheduler.admit'
   and (turn.ttft_ns is null or admit.end_ns <= turn.start_ns + turn.ttft_ns)
 qualify row_number() over (partition by admit.trace_id, admit.parent_span_id order by admit.end_ns desc, admit.attempt desc, admit.sequence desc, admit.span_id desc) = 1;

@@ -4,8 +4,8 @@
 --
 -- Example: turn 1 had 900 prompt tokens with the last reuse point at 896; turn 2 has 1,000 and only 64 of them had been seen:
 --
---   left_tokens  detail
---   950          history_edited
+--   left_tokens  detail          changed_message
+--   950          history_edited  3
 --
 -- columns
 --   trace_id VARCHAR -- trace of the turn
@@ -13,7 +13,10 @@
 --   previous_turn_id VARCHAR -- the conversation's turn before
 --   previous_span_id VARCHAR -- its span
 --   left_tokens BIGINT -- prompt and answer of the previous turn: up to here the prompt could have been known [tokens]
---   detail VARCHAR -- header, history_edited, output_rerendered, truncation or compaction
+--   detail VARCHAR -- header, tools, history_edited, output_rerendered, truncation or compaction
+--   has_messages BOOLEAN -- both turns brought digests of their messages
+--   changed_message BIGINT -- number of the first message that is not the same, from 1; null where not known, or where all are
+--   changed_role VARCHAR -- its role
 create or replace view _changed_prompts as
 with asked as (
   select
@@ -54,33 +57,62 @@ answers as (
     -- What is published an hour later is no answer any more.
     and p.start_ns <= a.end_ns + 3_600_000_000_000
   group by all
+),
+changed as (
+  select
+    p.trace_id,
+    p.span_id as turn_span_id,
+    p.before.turn_id as previous_turn_id,
+    p.before.trace_id as previous_trace_id,
+    p.before.span_id as previous_span_id,
+    p.before.prompt_tokens + p.before.output_tokens as left_tokens,
+    case
+      when p.seen_tokens >= p.before.key_tokens then 'output_rerendered'
+      when p.seen_tokens < greatest(coalesce(r.unit_tokens, 1), 1) then 'header'
+      when 2 * p.prompt_tokens < p.before.prompt_tokens then 'compaction'
+      when p.prompt_tokens < p.before.prompt_tokens then 'truncation'
+      else 'history_edited'
+    end as detail
+  from paired as p
+  left join resources as r using (resource_id)
+  left join answers as a on a.trace_id = p.before.trace_id and a.turn_id = p.before.turn_id
+  where p.complete
+    and p.before.complete
+    and p.seen_basis = 'keys'
+    and p.before.end_ns <= p.start_ns
+    -- Where the recorder knows of another turn in between, that one's span is missing.
+    and coalesce(p.previous_turn_id = p.before.turn_id, true)
+    and p.seen_since_ns <= p.before.start_ns
+    -- Where all its own reuse points had been seen, it may as well be the beginning of what went before.
+    and p.seen_tokens < p.key_tokens
+    and (
+      p.seen_tokens < p.before.key_tokens
+      or (a.end_tokens > p.before.prompt_tokens and a.end_tokens <= p.prompt_tokens and p.seen_tokens < a.end_tokens)
+    )
+),
+compared as (
+  select
+    c.*,
+    list_zip(now.messages_digest, was.messages_digest, true) as pairs,
+    len(now.messages_digest) as now_count,
+    len(was.messages_digest) as was_count,
+    coalesce(
+      list_position(list_transform(pairs, lambda pair: pair[1] is distinct from pair[2]), true),
+      case when now_count < was_count then now_count + 1 end
+    ) as changed_message,
+    nullif(coalesce(now.messages_role[changed_message], was.messages_role[changed_message]), '') as changed_role
+  from changed as c
+  left join spans as now on now.name = 'turn' and now.trace_id = c.trace_id and now.span_id = c.turn_span_id
+  left join spans as was on was.name = 'turn' and was.trace_id = c.previous_trace_id and was.span_id = c.previous_span_id
 )
 select
-  p.trace_id,
-  p.span_id as turn_span_id,
-  p.before.turn_id as previous_turn_id,
-  p.before.span_id as previous_span_id,
-  p.before.prompt_tokens + p.before.output_tokens as left_tokens,
-  case
-    when p.seen_tokens >= p.before.key_tokens then 'output_rerendered'
-    when p.seen_tokens < greatest(coalesce(r.unit_tokens, 1), 1) then 'header'
-    when 2 * p.prompt_tokens < p.before.prompt_tokens then 'compaction'
-    when p.prompt_tokens < p.before.prompt_tokens then 'truncation'
-    else 'history_edited'
-  end as detail
-from paired as p
-left join resources as r using (resource_id)
-left join answers as a on a.trace_id = p.before.trace_id and a.turn_id = p.before.turn_id
-where p.complete
-  and p.before.complete
-  and p.seen_basis = 'keys'
-  and p.before.end_ns <= p.start_ns
-  -- Where the recorder knows of another turn in between, that one's span is missing.
-  and coalesce(p.previous_turn_id = p.before.turn_id, true)
-  and p.seen_since_ns <= p.before.start_ns
-  -- Where all its own reuse points had been seen, it may as well be the beginning of what went before.
-  and p.seen_tokens < p.key_tokens
-  and (
-    p.seen_tokens < p.before.key_tokens
-    or (a.end_tokens > p.before.prompt_tokens and a.end_tokens <= p.prompt_tokens and p.seen_tokens < a.end_tokens)
-  );
+  trace_id,
+  turn_span_id,
+  previous_turn_id,
+  previous_span_id,
+  left_tokens,
+  case when changed_role = 'tools' then 'tools' else detail end as detail,
+  now_count is not null and was_count is not null as has_messages,
+  changed_message::bigint as changed_message,
+  changed_role
+from compared;

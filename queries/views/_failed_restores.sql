@@ -23,6 +23,6 @@ select
   s.attempt
 from spans as s
 join _admissions as a on a.trace_id = s.trace_id and a.turn_span_id = s.parent_span_id and a.attempt = s.attempt
-where s.name = 'snapshot.restore'
+where s.name = 'snapshot.restore' and s.outcome is distinct from 'skipped'
 qualify row_number() over (partition by s.trace_id, s.parent_span_id order by s.end_ns desc, s.start_ns desc, s.span_id desc) = 1
   and s.outcome <> 'verified';

@@ -1,7 +1,7 @@
--- One row a span of a complete turn's prompt that cost something: what was recomputed or restored, and the new text of a prompt that
--- does not continue its conversation; with the seconds to first token that it lost. A turn's lost seconds (turn_costs) are shared
--- out among what it recomputed and restored, by tokens, so that they add up. Where it has none (a hit all the same) and for changed
--- prompts, tokens count at the engine's rates.
+-- One row a span of a complete turn's prompt that cost something: what was recomputed or restored, the new text of a prompt that does
+-- not continue its conversation, and what was new here and held elsewhere; with the seconds to first token that it lost. A turn's lost
+-- seconds (turn_costs) are shared out among what it recomputed and restored, by tokens, so that they add up. Where it has none (a hit
+-- all the same) and for what was new, tokens count at the engine's rates.
 --
 -- Example: a turn lost 8 s and recomputed 300 tokens for one cause and 100 for another: 6 s and 2 s.
 --
@@ -40,4 +40,4 @@ join _turn_facts as t on t.trace_id = c.trace_id and t.span_id = c.turn_span_id 
 left join turn_costs as k on k.trace_id = c.trace_id and k.span_id = c.turn_span_id and k.start_ns = c.turn_start_ns
 left join engine_rates as r on r.resource_id = c.resource_id
 where t.complete
-  and (c.source in ('recomputed', 'restored') or c.cause like 'prefix_changed.%');
+  and (c.source in ('recomputed', 'restored') or c.source = 'new' and regexp_matches(c.cause, '^(prefix_changed|state_not_restorable|restore_skipped|placement)[.]'));

@@ -1,5 +1,5 @@
 -- One row a span of a prompt's tokens with one possible cause: the recorder's segments, cut where the reuse unit ends, where the
--- offer ended and where the usable local copy ended.
+-- offer ended, where the usable local copy ended, and where what held for a part of it ended.
 --
 -- Example: P = 100, unit 16, S = 100, all of it evicted: 0-96 (evicted) and 96-100 (the last token's unit).
 --
@@ -44,18 +44,20 @@ edges as (
   select
     segments.*,
     greatest(coalesce(r.unit_tokens, 1), 1) as unit,
-    -- Of a prompt seen whole the engine must still compute its last token, so reuse ends at the unit before it. Where S is not
-    -- known there is no edge; least() would pass over the null.
+    -- Of a prompt seen whole the engine must still compute its last token. Where S is not known there is no edge.
     case when seen_tokens is not null then least(seen_tokens, prompt_tokens - 1) // unit * unit end as unit_edge,
     -- Another tier may keep finer units than the device: what lies past the last whole unit of the device can only be restored.
     case when seen_tokens < prompt_tokens and seen_tokens % unit <> 0 then seen_tokens // unit * unit end as whole_edge,
     a.offer_end_tokens as offer_edge,
     a.local_tokens as local_edge,
-    c.left_tokens as left_edge
+    c.left_tokens as left_edge,
+    [a.matched_tokens, k.prefix_tokens, a.elsewhere_tokens, h.held_tokens] as told_edges
   from segments
   left join resources as r using (resource_id)
   left join _admissions as a using (trace_id, turn_span_id)
   left join _changed_prompts as c using (trace_id, turn_span_id)
+  left join _skipped_restores as k using (trace_id, turn_span_id)
+  left join _placements as h on h.trace_id = segments.trace_id and h.turn_span_id = segments.turn_span_id and h.of_source = 'new'
 ),
 cuts as (
   select
@@ -64,9 +66,10 @@ cuts as (
       list_distinct(
         [start_token, end_token]
         || case
-          when source = 'recomputed' then [unit_edge, offer_edge]
+          when source = 'recomputed' then [unit_edge, offer_edge] || told_edges
           when source = 'restored' then [local_edge, whole_edge]
-          when source = 'new' then [left_edge]
+          when source = 'new' then [left_edge] || told_edges
+          when source = 'computed' then told_edges
           else []
         end
       )

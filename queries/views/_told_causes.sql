@@ -29,7 +29,9 @@
 --   origin VARCHAR -- turn, lease or session of a hit; lost where a preemption took it; else null
 --   evicted_ns BIGINT -- when the eviction or the preemption took place [ns]
 --   evict_span_id VARCHAR -- its span
---   restore_span_id VARCHAR -- the restore that failed
+--   restore_span_id VARCHAR -- the restore that failed or was skipped
+--   held_by VARCHAR -- where it was held all the same: the tier of a restore that was skipped, another replica or slot
+--   changed_message VARCHAR -- of a changed prompt: the first message that is not the same, for example message 1 (system)
 --   admitted_ns BIGINT -- the admission that decided [ns]
 --   trace_id VARCHAR -- trace of the turn
 --   turn_span_id VARCHAR -- span of the turn
@@ -59,6 +61,12 @@ with parts as (
     a.span_id as admit_span_id,
     a.at_ns as admitted_ns,
     a.hit_tokens as admit_hit_tokens,
+    a.matched_tokens,
+    a.not_restorable,
+    a.not_restorable_reason,
+    a.elsewhere,
+    a.elsewhere_tokens,
+    a.elsewhere_holder,
     greatest(coalesce(r.unit_tokens, 1), 1) as unit_tokens,
     -- What is new is known to be new only to who has followed the conversation and forgotten nothing.
     coalesce(t.start_ns > began.first_ns and t.seen_since_ns <= r.recorder_started_ns, false) as followed
@@ -161,10 +169,15 @@ judged as (
     case when in_left then 'prefix_changed.' || c.detail end as is_prefix_changed,
     c.previous_span_id,
     c.previous_turn_id,
+    c.has_messages,
+    'message ' || c.changed_message || coalesce(' (' || c.changed_role || ')', '') as changed_message,
     p.by_turn as preempted_by,
     p.at_ns as preempted_ns,
     case when origin = 'lost' then 'preempted.self_recompute' end as is_preempted,
     case when cache_disabled is not null then 'disabled.' || cache_disabled end as is_disabled,
+    case
+      when coalesce(end_token <= matched_tokens, source = 'recomputed') then 'state_not_restorable.' || not_restorable
+    end as is_not_restorable,
     case
       when in_unit or seen_tokens is null then null
       when seen_tokens < unit_tokens then 'granularity.below_unit'
@@ -179,6 +192,20 @@ judged as (
       when f.valid_prefix_tokens > coalesce(admit_hit_tokens, 0) then 'restore_failed.partial'
       else 'restore_failed.unspecified'
     end as is_restore_failed,
+    -- A tier whose reach is not known is believed to have what had been seen, and no more.
+    k.span_id as skipped_restore_span_id,
+    k.tier as skipped_tier,
+    k.reason as skipped_reason,
+    k.prefix_tokens as skipped_tokens,
+    case
+      when coalesce(end_token <= k.prefix_tokens, source = 'recomputed') then 'restore_skipped.' || k.detail
+    end as is_restore_skipped,
+    h.held_replica,
+    h.held_span_id,
+    case
+      when coalesce(end_token <= elsewhere_tokens, source = 'recomputed') and elsewhere is not null then 'placement.' || elsewhere
+      when h.held_replica is not null and event is distinct from 'committed' then 'placement.other_replica'
+    end as is_placement,
     case
       when event = 'skipped' and event_reason = 'output_not_cached' then 'not_published.output_not_cached'
       when event = 'skipped' then 'not_published.skipped_' || coalesce(event_reason, 'unspecified')
@@ -188,8 +215,15 @@ judged as (
     case when event = 'evicted' then 'evicted.' || coalesce(event_reason, 'unspecified') end as is_evicted
   from with_events as e
   left join _failed_restores as f using (trace_id, turn_span_id)
+  left join _skipped_restores as k using (trace_id, turn_span_id)
   left join _preemptions as p using (trace_id, turn_span_id)
   left join _changed_prompts as c using (trace_id, turn_span_id)
+  left join _placements as h
+    on h.trace_id = e.trace_id
+    and h.turn_span_id = e.turn_span_id
+    and of_source = source
+    and coalesce(of_key = key, true)
+    and held_tokens >= end_token
 ),
 decided as (
   select
@@ -204,12 +238,23 @@ decided as (
           else coalesce(is_not_published, is_evicted, 'unobserved.events_missing')
         end
       when is_preempted is not null then is_preempted
-      when source = 'new' and is_prefix_changed is not null then is_prefix_changed
+      when source = 'new' and coalesce(is_not_restorable, is_restore_skipped, is_placement) is not null and is_disabled is not null
+        then is_disabled
+      when source = 'new' and coalesce(is_prefix_changed, is_not_restorable, is_restore_skipped, is_placement) is not null
+        then coalesce(is_prefix_changed, is_not_restorable, is_restore_skipped, is_placement)
       when source = 'new' and seen_tokens = 0 and previous_span_id is null then 'first_seen.new_conversation'
       when source = 'new' then 'first_seen.new_tokens'
       else
         coalesce(
-          is_disabled, is_granularity, is_restore_failed, is_not_published, is_evicted, 'unobserved.events_missing'
+          is_disabled,
+          is_not_restorable,
+          is_granularity,
+          is_restore_failed,
+          is_restore_skipped,
+          is_placement,
+          is_not_published,
+          is_evicted,
+          'unobserved.events_missing'
         )
     end as cause
   from judged
@@ -226,6 +271,10 @@ select
     when cause = 'first_seen.new_tokens' and seen_basis = 'keys' and followed then 'derived'
     when cause like 'first_seen.%' or cause in ('prefix_changed.compaction', 'prefix_changed.truncation') then 'assumed'
     when cause like 'prefix_changed.%' then 'derived'
+    when cause like 'state_not_restorable.%' then case when matched_tokens is null then 'assumed' else 'observed' end
+    when cause like 'restore_skipped.%' then case when skipped_tokens is null then 'assumed' else 'observed' end
+    when cause like 'placement.%' and end_token <= elsewhere_tokens then 'observed'
+    when cause like 'placement.%' then case when held_replica is null then 'assumed' else 'derived' end
     when seen_basis = 'conversation' and source = 'recomputed' then 'assumed'
     when cause like 'granularity.%' or cause = 'not_published.pending' then 'derived'
     when inherited and (cause like 'evicted.%' or cause like 'not_published.%') then 'derived'
@@ -236,13 +285,27 @@ select
     [
       'scheduler.admit ' || admit_span_id,
       case when cause like 'prefix_changed.%' then 'turn ' || previous_span_id end,
+      case when cause like 'prefix_changed.%' then changed_message end,
       case when cause like 'preempted.%' then 'prefill ' || preempted_span_id end,
       case when cause like 'restore_failed.%' then 'snapshot.restore ' || failed_restore_span_id end,
+      case when cause like 'restore_skipped.%' then 'snapshot.restore ' || skipped_restore_span_id end,
+      case when cause = 'placement.other_replica' then 'snapshot.publish ' || held_span_id end,
       case when cause like 'evicted.%' then 'snapshot.evict ' || event_span_id end,
       case when cause like 'not_published.%' then 'snapshot.publish ' || coalesce(event_span_id, next_span_id) end,
       case when source in ('recomputed', 'computed') and is_disabled is not null and is_disabled <> cause then 'also ' || is_disabled end,
       case
         when source = 'recomputed' and is_restore_failed is not null and is_restore_failed <> cause then 'also ' || is_restore_failed
+      end,
+      case
+        when source in ('recomputed', 'computed', 'new') and is_not_restorable is not null and is_not_restorable <> cause
+          then 'also ' || is_not_restorable
+      end,
+      case
+        when source in ('recomputed', 'computed', 'new') and is_restore_skipped is not null and is_restore_skipped <> cause
+          then 'also ' || is_restore_skipped
+      end,
+      case
+        when source in ('recomputed', 'computed', 'new') and is_placement is not null and is_placement <> cause then 'also ' || is_placement
       end,
       case
         when source in ('recomputed', 'restored') and is_not_published is not null and is_not_published <> cause
@@ -264,7 +327,14 @@ select
       then 'what was held before ' || strftime(make_timestamp(coalesce(seen_since_ns, 0) // 1000), '%Y-%m-%d %H:%M:%S')
     when cause like 'first_seen.%' and seen_basis <> 'keys' then 'prefix keys of this prompt'
     when seen_basis = 'conversation' and source = 'recomputed' then 'prefix keys: what had been seen is estimated from the previous turn'
-    when cause like 'prefix_changed.%' then 'digests of the messages: which one is not the same, and how'
+    when cause like 'prefix_changed.%' and not has_messages then 'digests of the messages: which one is not the same'
+    when cause in ('prefix_changed.compaction', 'prefix_changed.truncation') then 'who made the prompt shorter, and why'
+    when cause like 'state_not_restorable.%' and matched_tokens is null then 'how far the tokens matched what the engine had'
+    when cause = 'state_not_restorable.unspecified'
+      then 'what ' || not_restorable_reason || ' means: it is none of the known reasons'
+    when cause like 'placement.%' and elsewhere_tokens is null and held_replica is null then 'how much of this prompt was held there'
+    when cause like 'restore_skipped.%' and skipped_tokens is null then 'how much of this prompt that tier had'
+    when cause = 'restore_skipped.unspecified' then 'what ' || skipped_reason || ' means: it is none of the known reasons'
     when cause = 'restore_failed.unspecified' then 'the reason that the engine had'
     when cause like 'provided.%' and provider is null then 'the publish that provided it'
   end as missing_evidence,
@@ -285,7 +355,15 @@ select
     when cause like 'preempted.%' then null
     when is_evicted is not null and source in ('recomputed', 'restored') then event_span_id
   end as evict_span_id,
-  case when cause like 'restore_failed.%' then failed_restore_span_id end as restore_span_id,
+  case
+    when cause like 'restore_failed.%' then failed_restore_span_id
+    when cause like 'restore_skipped.%' then skipped_restore_span_id
+  end as restore_span_id,
+  case
+    when cause like 'restore_skipped.%' then skipped_tier
+    when cause like 'placement.%' then coalesce(elsewhere_holder, held_replica)
+  end as held_by,
+  case when cause like 'prefix_changed.%' then changed_message end as changed_message,
   admitted_ns,
   trace_id,
   turn_span_id,

@@ -1,4 +1,4 @@
--- One row a restore: a snapshot's KV brought back from another tier.
+-- One row a restore: a snapshot's KV brought back from another tier, or left there (skipped).
 --
 -- Example: 768 tokens were offered behind a hit of 256, and loaded all:
 --
@@ -10,11 +10,11 @@
 --   started_at TIMESTAMP_NS -- when it began, UTC
 --   seconds DOUBLE -- how long it took [s]
 --   tier VARCHAR -- from which tier
---   tokens BIGINT -- requested [tokens]
+--   tokens BIGINT -- requested; of a skipped one, what that tier had beyond the device [tokens]
 --   valid_prefix_tokens BIGINT -- absolute prefix that was usable at the end [tokens]
 --   ranks BIGINT -- workers that had to hold it
---   outcome VARCHAR -- verified, failed, cancelled, timed_out or stale
---   reason VARCHAR -- why it did not succeed
+--   outcome VARCHAR -- verified, failed, cancelled, timed_out, stale or skipped
+--   reason VARCHAR -- why it did not succeed, or was skipped, as the engine said
 --   attempt BIGINT -- attempt of the turn
 --   trace_id VARCHAR -- trace of the turn
 --   turn_span_id VARCHAR -- span of the turn

@@ -43,6 +43,32 @@ EXPECTED: dict[str, tuple[str, str, list[tuple[object, ...]]]] = {
             (96, 140, "new", "first_seen.new_tokens", "derived", None, None),
         ],
     ),
+    "restore_skipped": (
+        "recomputed",
+        "restore_skipped.below_threshold",
+        [
+            (0, 64, "recomputed", "restore_skipped.below_threshold", "observed", "a-1", None),
+            (64, 96, "recomputed", "evicted.memory", "observed", "a-1", None),
+            (96, 140, "new", "first_seen.new_tokens", "derived", None, None),
+        ],
+    ),
+    "state_not_restorable": (
+        "recomputed",
+        "state_not_restorable.recurrent_checkpoint",
+        [
+            (0, 32, "hit", "provided.turn", "observed", "a-1", None),
+            (32, 96, "recomputed", "state_not_restorable.recurrent_checkpoint", "observed", "a-1", None),
+            (96, 140, "new", "first_seen.new_tokens", "derived", None, None),
+        ],
+    ),
+    "other_slot": (
+        "recomputed",
+        "placement.other_slot",
+        [
+            (0, 96, "recomputed", "placement.other_slot", "observed", "a-1", None),
+            (96, 140, "new", "first_seen.new_tokens", "derived", None, None),
+        ],
+    ),
     "restore_preferred": (
         "restored",
         "restore_preferred.longer_span",

@@ -91,3 +91,101 @@ def test_the_answer_was_rendered_anew() -> None:
         (100, 120, "new", "prefix_changed.output_rerendered", "derived", "a-1"),
         (120, 150, "new", "first_seen.new_tokens", "derived", None),
     ]
+
+
+def _messages(*contents: str, roles: str = "sua") -> list[tuple[str, None, str]]:
+    named = {"s": "system", "u": "user", "a": "assistant", "t": "tools"}
+    return [(content, None, named[roles[min(at, len(roles) - 1)]]) for at, content in enumerate(contents)]
+
+
+def _changed(before: Any, after: Any, keys: list[str], prompt: int = 130) -> list[tuple[Any, ...]]:
+    """The first changed span of a second turn whose prompt shares the first of ``keys`` with the one before it."""
+    scene = Scene()
+    scene.serve("a-1", "a", 100, OLD, 0.0, publish=OLD, messages=before)
+    scene.serve("a-2", "a", prompt, keys, 10.0, messages=after)
+    rows = scene.store().rows(
+        "select cause, confidence, changed_message, evidence[3] as third, missing_evidence from causes "
+        "where turn_id = 'a-2' and cause like 'prefix_changed%' order by start_token limit 1"
+    )
+    return [tuple(row.values()) for row in rows]
+
+
+NEW = [f"b{n}" for n in range(8)]
+
+
+def test_the_first_message_that_is_not_the_same() -> None:
+    before = _messages("You are kind.", "Hello", "Hello!")
+    header = _messages("You are kind. It is 10:02.", "Hello", "Hello!", "And?")
+    assert _changed(before, header, NEW) == [
+        ("prefix_changed.header", "derived", "message 1 (system)", "message 1 (system)", None)
+    ]
+    edited = _messages("You are kind.", "Hello", "Good day!", "And?")
+    assert _changed(before, edited, [*OLD[:2], *NEW[2:]]) == [
+        ("prefix_changed.history_edited", "derived", "message 3 (assistant)", "message 3 (assistant)", None)
+    ]
+
+
+def test_tools_that_changed_are_told_apart() -> None:
+    before, after = _messages("{a, b}", "You are kind.", roles="ts"), _messages("{b, a}", "You are kind.", "Hi", roles="tsu")
+    assert _changed(before, after, NEW) == [("prefix_changed.tools", "derived", "message 1 (tools)", "message 1 (tools)", None)]
+
+
+def test_messages_that_were_dropped() -> None:
+    before, after = _messages("You are kind.", "Hello", "Hello!"), _messages("You are kind.", "Hello")
+    keys = ["a0", *(f"c{n}" for n in range(1, 5))]
+    assert _changed(before, after, keys, 90) == [
+        (
+            "prefix_changed.truncation",
+            "assumed",
+            "message 3 (assistant)",
+            "message 3 (assistant)",
+            "who made the prompt shorter, and why",
+        )
+    ]
+
+
+def test_messages_that_are_all_the_same_and_one_turn_without() -> None:
+    same = _messages("You are kind.", "Hello", "Hello!")
+    assert _changed(same, [*same, ("More", 128, "user")], NEW) == [("prefix_changed.header", "derived", None, None, None)]
+    missing = "digests of the messages: which one is not the same"
+    assert _changed(same, (), NEW) == [("prefix_changed.header", "derived", None, None, missing)]
+
+
+def test_nothing_of_what_messages_say_leaves_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[list[str]] = []
+    for secret in ("", "one", "two"):
+        monkeypatch.setenv("TURNLENS_HASH_KEY", secret)
+        scene = Scene()
+        scene.serve("a-1", "a", 100, OLD, 0.0, messages=[("a secret", 40, "user"), (b"\x01", None, None)] * 600)
+        (row,) = scene.store().rows(
+            "select messages_digest, messages_end_tokens, messages_role, message_count from spans where name = 'turn'"
+        )
+        assert row["message_count"] == 1_200
+        assert (row["messages_end_tokens"][:2], row["messages_role"][:2]) == ([40, 0], ["user", ""])
+        assert len(row["messages_digest"]) == 1_024
+        assert all(len(digest) == 32 for digest in row["messages_digest"])
+        found.append(row["messages_digest"][:2])
+    assert len({tuple(pair) for pair in found}) == 3
+
+
+def test_nonsense_for_messages_costs_nothing_else() -> None:
+    for nonsense in ("text", [1], [("a", "b", "c")], [("\ud800", None, None), (5, 1, 1)], 7):
+        scene = Scene()
+        scene.serve("a-1", "a", 100, OLD, 0.0, messages=nonsense)
+        (row,) = scene.store().rows("select complete, messages_digest from spans where name = 'turn'")
+        assert tuple(row.values()) == (True, None)
+
+
+def test_the_report_names_the_message() -> None:
+    from turnlens.queries.ranges import Range
+    from turnlens.queries.reporting import report
+
+    scene = Scene()
+    for n in range(3):
+        keys = [f"{n}k{i}" for i in range(8)]
+        scene.serve(f"a-{n}", "a", 128, keys, 10.0 * n, publish=keys, messages=_messages(f"It is 10:0{n}.", "Hello"))
+    store: Any = scene.store()
+    advice = [one for one in report(store, Range())["advice"] if one.evidence.startswith("prefix_changed")]
+    assert [one.evidence for one in advice] == [
+        "prefix_changed.header: 2 turns of 1 conversation; first message 1 (system) in 2 of 2"
+    ]

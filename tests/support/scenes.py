@@ -99,6 +99,48 @@ def restore_failed() -> Scene:
     return scene
 
 
+def restore_skipped() -> Scene:
+    """All 96 tokens went from the device; the disk has 64 of them, fewer than the connector cares to load."""
+    scene = Scene()
+    keys = chain("a", 6)
+    first_turn(scene, keys)
+    scene.recorder.published(keys[:4], 16, tier="disk", at_ns=scene.at(2))
+    scene.recorder.evicted(keys, 16, reason="memory", at_ns=scene.at(3))
+    turn = scene.recorder.turn(
+        "a-2", conversation_id="a", prompt_tokens=140, prefix=chain("a", 8), prefix_at=16, at_ns=scene.at(10)
+    )
+    turn.restore_skipped("min_retrieve", 64, tier="disk", key="a3", at_ns=scene.at(10.1))
+    turn.admitted(0, at_ns=scene.at(10.1))
+    turn.computed(0, 140, at_ns=scene.at(12))
+    turn.first_token(at_ns=scene.at(12))
+    turn.finished(at_ns=scene.at(13))
+    return scene
+
+
+def state_not_restorable() -> Scene:
+    """96 tokens match; the last checkpoint of the recurrent state stands at 32."""
+    scene = Scene()
+    first_turn(scene, chain("a", 6))
+    lacking = {"matched_tokens": 96, "not_restorable": "recurrent_checkpoint"}
+    scene.serve("a-2", "a", 140, chain("a", 8), 10.0, hit=32, admit=lacking)
+    return scene
+
+
+def other_slot() -> Scene:
+    """The conversation came back to slot 0; its 96 tokens stand in slot 1, and nothing of them was evicted."""
+    scene = Scene()
+    first_turn(scene, chain("a", 6))
+    turn = scene.recorder.turn(
+        "a-2", conversation_id="a", prompt_tokens=140, prefix=chain("a", 8), prefix_at=16, at_ns=scene.at(10)
+    )
+    turn.held_elsewhere("other_slot", 96, holder="1", at_ns=scene.at(10))
+    turn.admitted(0, at_ns=scene.at(10.1))
+    turn.computed(0, 140, at_ns=scene.at(12))
+    turn.first_token(at_ns=scene.at(12))
+    turn.finished(at_ns=scene.at(13))
+    return scene
+
+
 def restore_preferred() -> Scene:
     """64 tokens were usable on the device, 96 were restored from disk instead."""
     scene = Scene()
@@ -246,6 +288,9 @@ SCENES: dict[str, tuple[Callable[[], Scene], str]] = {
     "evicted_for_slots": (evicted_for_slots, "a-3"),
     "restored_from_host": (restored_from_host, "a-2"),
     "restore_failed": (restore_failed, "a-2"),
+    "restore_skipped": (restore_skipped, "a-2"),
+    "state_not_restorable": (state_not_restorable, "a-2"),
+    "other_slot": (other_slot, "a-2"),
     "restore_preferred": (restore_preferred, "a-2"),
     "preempted": (preempted, "a-1"),
     "disabled": (disabled, "a-2"),

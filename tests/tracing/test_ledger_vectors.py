@@ -283,3 +283,14 @@ def test_nothing_beyond_an_invalidation_is_usable_by_a_restore() -> None:
         ],
     )
     assert (got.hit, got.restored, got.computed, got.complete) == (128, 0, 872, True)
+
+
+def test_an_offer_that_was_withdrawn_earns_nothing_and_is_no_flaw() -> None:
+    got = run(1000, [("admitted", 256, 500), ("offer_withdrawn",), ("computed", 256, 1000)])
+    assert (got.hit, got.restored, got.computed, got.discarded, got.complete) == (256, 0, 744, 500, True)
+
+
+def test_an_offer_that_is_being_loaded_cannot_be_withdrawn() -> None:
+    events = [("admitted", 256, 500), ("restore_started",), ("offer_withdrawn",), ("restore_finalized", True, 756)]
+    got = run(1000, [*events, ("computed", 756, 1000)])
+    assert (got.hit, got.restored, got.computed, got.complete) == (256, 500, 244, True)

@@ -4,6 +4,7 @@ Without a recorder nothing is recorded and everything else happens as it would. 
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from turnlens.tracing import Lease, Publish, Recorder
 from turnlens.tracing.engines.reference.runs import Run
@@ -26,6 +27,7 @@ class Tracer:
         if self._recorder is None:
             return
         request, points = run.request, run.prompt_points
+        label: dict[str, Any] = {} if self._config.run is None else {"run": self._config.run}  # None would hide TURNLENS_RUN
         run.turn = self._recorder.turn(
             request.request_id,
             conversation_id=request.conversation_id,
@@ -36,7 +38,7 @@ class Tracer:
             arrived_ns=run.arrived_ns,
             message_count=len(request.messages),
             model=self._config.model,
-            **({"run": self._config.run} if self._config.run is not None else {}),  # None would hide TURNLENS_RUN
+            **label,
             tenant=request.tenant,
             cache_disabled="by_request" if request.cache_disabled else None,
         )
