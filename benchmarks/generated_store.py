@@ -1,4 +1,4 @@
-"""A store of any size, with traffic as the recorder would have told it: eight engine starts, a million turns a day, all verdicts.
+"""A store of any size, with traffic as the recorder would have told it: eight engine starts, a million turns a day.
 
 Run as ``python -m benchmarks.generated_store PATH SPANS``. SQL within DuckDB makes it (``generated/*.sql``): first a plan of
 all turns, with who evicts whom, in a database of its own; then the spans, in the order of time and in windows of bounded
@@ -64,15 +64,13 @@ def _set_variables(connection: duckdb.DuckDBPyConnection, spans: int, seed: int)
 
 def _store(connection: duckdb.DuckDBPyConnection) -> int:
     """Write the spans window by window, then what stands beside them."""
-    columns = {str(name) for (name,) in connection.execute("select column_name from (describe spans)").fetchall()}
-    insert = "insert into spans by name from arriving_window"
-    if "stored_batch" not in columns:
-        insert = "insert into spans by name select * exclude (stored_batch) from arriving_window"
+    arriving = _sql("arriving")
     stored, end = 0, BEGIN_NS
     for begin, end in _windows(connection):
         _set(connection, stored=stored, from_ns=begin, until_ns=end)
-        connection.execute(_sql("arriving"))
-        connection.execute(insert)
+        connection.execute(arriving)
+        connection.execute("insert into spans by name from arriving_window")
+        connection.execute("checkpoint")  # at once: left to the end, it leaves a third of the file unused
         stored += _number(connection, "select count(*) from arriving_window")
     connection.execute("drop table if exists arriving_window")
     _set(connection, ended_ns=end)

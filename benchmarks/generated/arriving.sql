@@ -1,9 +1,8 @@
--- The spans of a window as they arrive: in the order in which they end, in batches of 20,000.
+-- The spans of a window as they arrive: in the order in which they end.
 create or replace temp table arriving_window as
 select
   * exclude (arrival),
   case when name in ('scheduler.admit', 'snapshot.publish', 'snapshot.evict') then arrival end as sequence,
-  1 + arrival // 20_000 as stored_batch,
   'internal' as kind,
   case when outcome in ('failed', 'timed_out') then 'error' else 'unset' end as status_code,
   256 as flags,

@@ -39,8 +39,11 @@ texts as (
     + case when draw('tool', turn) < 0.03 then (3000 * draw('tool result', turn))::bigint else 0 end as question,
     200 + least(exp(6.5 + 0.8 * draw_normal('opening', turn)), 20000)::bigint as opening,
     -- Seconds to hours between turns; not longer than the recorder of such an engine remembers.
-    case when k = 0 then 0 else 1 + least(exp(3 + 1.6 * draw_normal('pause', turn)), case when has_snapshots(engine) then 21600 else 4800 end) end
-      as pause_seconds
+    case
+      when k > 0
+        then 1 + least(exp(3 + 1.6 * draw_normal('pause', turn)), case when has_snapshots(engine) then 21600 else 4800 end)
+      else 0
+    end as pause_seconds
   from drawn
 ),
 epochs as (

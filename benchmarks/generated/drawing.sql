@@ -11,7 +11,8 @@ create or replace temp macro draw_normal(what, who) as
 -- A turn is known by one number, so that its neighbours are found without a search: 512 * conversation + place in it.
 create or replace temp macro conversation_of_turn(turn) as 'conv-' || lpad((turn // 512)::varchar, 7, '0');
 create or replace temp macro name_of_turn(turn) as conversation_of_turn(turn) || '-t' || lpad((turn % 512 + 1)::varchar, 3, '0');
-create or replace temp macro request_of_turn(turn) as 'chatcmpl-' || left(md5(concat('request', turn, '/', getvariable('seed'))), 24);
+create or replace temp macro request_of_turn(turn) as
+  'chatcmpl-' || left(md5(concat('request', turn, '/', getvariable('seed'))), 24);
 create or replace temp macro trace_of_turn(turn) as md5(concat('trace', turn, '/', getvariable('seed')));
 create or replace temp macro span_of(what, who) as left(md5(concat(what, who, '/', getvariable('seed'))), 16);
 
@@ -30,7 +31,8 @@ create or replace temp macro snapshot_key(turn, part) as md5(concat('snapshot', 
 create or replace temp macro block_key(app, turn, epoch, place) as
   case
     when place < system_tokens(app) // 16 then md5(concat('system', app, '/', place))
-    else to_hex(hash('key', turn // 512, epoch, place, getvariable('seed'))) || to_hex(hash('and', turn // 512, epoch, place, getvariable('seed')))
+    else to_hex(hash('key', turn // 512, epoch, place, getvariable('seed')))
+      || to_hex(hash('and', turn // 512, epoch, place, getvariable('seed')))
   end;
 create or replace temp macro block_keys(app, turn, epoch, first_place, end_place) as
   list_transform(range(first_place, end_place), lambda place: block_key(app, turn, epoch, place));

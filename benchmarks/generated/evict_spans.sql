@@ -42,7 +42,13 @@ select
   name_of_turn(owner) as owner_turn_id,
   at_ns - published_ns as age_ns,
   at_ns - used_ns as idle_ns,
-  [{'trace_id': trace_of_turn(owner), 'span_id': span_of('publish', 2 * owner + part), 'attributes': null::varchar}] as links
+  [
+    {
+      'trace_id': trace_of_turn(owner),
+      'span_id': span_of('publish', 2 * owner + case when has_snapshots(engine) then part else 0 end),
+      'attributes': null::varchar
+    }
+  ] as links
 from evicted
 where at_ns >= from_ns
 union all by name

@@ -1,8 +1,11 @@
--- Publishes to the device that end within a window: of a prompt with its first token (part 0) and of the answer at the end (part 1);
--- of an application's first turn its system prompt as well (part 2, where the engine keeps snapshots).
+-- Publishes to the device that end within a window: of a prompt with its first token (part 0) and of the answer at the end
+-- (part 1); of an application's first turn its system prompt as well (part 2, where the engine keeps snapshots).
 create or replace temp macro publish_spans(from_ns, until_ns) as table
 with turns as (
-  select *, unnest(case when has_snapshots(engine) and fate = 'founder' and system_tokens(app) > 0 then [0, 1, 2] else [0, 1] end) as part
+  select
+    *,
+    unnest(case when has_snapshots(engine) and fate = 'founder' and system_tokens(app) > 0 then [0, 1, 2] else [0, 1] end)
+      as part
   from plan.decided
   where end_ns >= from_ns and start_ns < until_ns
 ),
@@ -52,8 +55,11 @@ select
   case when has_snapshots(engine) then position end as key_tokens,
   case when has_snapshots(engine) then position else 16 * len(all_keys) end as tokens,
   'device' as tier,
-  case when has_snapshots(engine) and part < 2 and (coalesce(skips, false) or (part = 1 and too_short(engine, output))) then 'skipped' else 'committed' end
-    as outcome,
+  case
+    when has_snapshots(engine) and part < 2 and (coalesce(skips, false) or (part = 1 and too_short(engine, output)))
+      then 'skipped'
+    else 'committed'
+  end as outcome,
   case
     when not has_snapshots(engine) or part = 2 then null
     when coalesce(skips, false) then 'busy'

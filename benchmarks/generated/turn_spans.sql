@@ -91,8 +91,9 @@ provided as (
 cut_up as (
   select
     *,
-    list_transform(pieces, lambda piece: piece.upto::bigint) || case when preempted then [reached::bigint] else [] end || [prompt::bigint]
-      as ends,
+    list_transform(pieces, lambda piece: piece.upto::bigint)
+    || case when preempted then [reached::bigint] else [] end
+    || [prompt::bigint] as ends,
     prompt - hit - restored as computed,
     case when incomplete = 'positions' then 'unobserved' else 'new' end as rest
   from provided
@@ -136,8 +137,10 @@ select
   2 * k + 2 as message_count,
   case when draw('status', turn) < 0.95 then 'stop' when draw('status', turn) < 0.99 then 'length' else 'abort' end as status,
   incomplete is null as complete,
-  case incomplete when 'records' then ['records_dropped'] when 'positions' then ['records_dropped', 'positions_unobserved'] end
-    as incomplete_reasons,
+  case incomplete
+    when 'records' then ['records_dropped']
+    when 'positions' then ['records_dropped', 'positions_unobserved']
+  end as incomplete_reasons,
   case
     when incomplete is not null then 'incomplete'
     when seen = 0 then 'cold'
@@ -154,7 +157,8 @@ select
   case when incomplete = 'positions' then prompt - seen else 0 end as unobserved_tokens,
   hit as work_hit_tokens,
   restored as work_restored_tokens,
-  case when incomplete = 'positions' then seen - hit - restored else computed + coalesce(reached - hit, 0) end as work_computed_tokens,
+  case when incomplete = 'positions' then seen - hit - restored else computed + coalesce(reached - hit, 0) end
+    as work_computed_tokens,
   0 as wasted_restored_tokens,
   case when incomplete = 'positions' then 0 else coalesce(reached - hit, 0) end as wasted_computed_tokens,
   case when preempted then hit else 0 end as self_recovered_tokens,

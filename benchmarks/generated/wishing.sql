@@ -6,8 +6,9 @@ create or replace temp macro cut(engine, tokens) as case when has_snapshots(engi
 create or replace temp macro too_short(engine, output) as has_snapshots(engine) and output < 32;
 -- Two in a row do not skip, nor does a turn that lost its prefix: what stands before is then known.
 create or replace temp macro skip_drawn(turn, engine) as has_snapshots(engine) and draw('skip', turn) < 0.03;
-create or replace temp macro loss_drawn(turn, pause_seconds) as
-  draw('loss', turn) < 0.05 + 0.6 * (1 - exp(-pause_seconds / 400));
+-- After a loss a block engine publishes every block of the prompt again: half as many losses keep the lists of keys near 25.
+create or replace temp macro loss_drawn(turn, engine, pause_seconds) as
+  draw('loss', turn) < (0.05 + 0.6 * (1 - exp(-pause_seconds / 400))) * case when has_snapshots(engine) then 1 else 0.5 end;
 create or replace temp macro disabled_drawn(turn) as draw('disabled', turn) < 0.002;
 
 -- Positions, by what becomes of a turn.
@@ -15,7 +16,9 @@ create or replace temp macro seen_by(fate, engine, app, before_prompt, before_ou
   case when fate = 'first' then system_tokens(app) when fate = 'founder' then 0 else cut(engine, before_prompt + before_output) end;
 create or replace temp macro stored_by(engine, before_prompt, before_output) as
   case when too_short(engine, before_output) then before_prompt else cut(engine, before_prompt + before_output) end;
-create or replace temp macro hit_by(fate, engine, app, before_prompt, before_output, before_first, before2_prompt, before2_output) as
+create or replace temp macro hit_by(
+  fate, engine, app, before_prompt, before_output, before_first, before2_prompt, before2_output
+) as
   case
     when fate in ('founder', 'disabled') then 0
     when fate = 'kept' then stored_by(engine, before_prompt, before_output)
@@ -43,9 +46,9 @@ with wishes as (
       when skip_drawn(turn - 1, engine)
         and not (k >= 2 and skip_drawn(turn - 2, engine))
         and not disabled_drawn(turn - 1)
-        and (before_first or not loss_drawn(turn - 1, before_pause_seconds))
+        and (before_first or not loss_drawn(turn - 1, engine, before_pause_seconds))
         then 'skipped'
-      when not loss_drawn(turn, pause_seconds) then 'kept'
+      when not loss_drawn(turn, engine, pause_seconds) then 'kept'
       when has_host(engine) and draw('how', turn) < 0.5 then 'restored'
       when has_host(engine) and draw('how', turn) < 0.65 then 'restore_failed'
       else 'evicted'

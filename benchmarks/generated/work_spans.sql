@@ -4,18 +4,13 @@ with turns as (
   select
     *,
     case when preempted then seen + greatest((prompt - seen) // 2, 1) end as reached,
-    -- The first key that the device did not have, and the eviction that explains it: of the turn before, or of the first of its run.
+    -- The first key that the device did not have.
     case
-      when not has_snapshots(engine) then case when (hit // 16 + 1) * 16 <= prompt then block_key(app, turn, epoch, hit // 16) end
-      when fate in ('restored', 'restore_failed', 'evicted') then snapshot_key(turn - 1, 0)
-      when hit < seen then snapshot_key(turn - 1, 1)
-      else snapshot_key(turn, 0)
-    end as missing_key,
-    case
-      when fate not in ('restored', 'restore_failed', 'evicted') then null
-      when has_snapshots(engine) then span_of('evict', 2 * (turn - 1))
-      else span_of('evict', 2 * before_run + 1)
-    end as lost_span_id
+      when has_snapshots(engine) and fate in ('restored', 'restore_failed', 'evicted') then snapshot_key(turn - 1, 0)
+      when has_snapshots(engine) and hit < seen then snapshot_key(turn - 1, 1)
+      when has_snapshots(engine) then snapshot_key(turn, 0)
+      when (hit // 16 + 1) * 16 <= prompt then block_key(app, turn, epoch, hit // 16)
+    end as missing_key
   from plan.decided
   where end_ns >= from_ns and start_ns < until_ns
 ),
@@ -45,11 +40,7 @@ spans as (
     (2e6 * (0.3 + 0.4 * draw('free tokens', turn)))::bigint as free_tokens,
     2_000_000 as total_tokens,
     floor(12 * draw('running', turn))::bigint as running,
-    floor(3 * draw('waiting', turn))::bigint as waiting,
-    case
-      when lost_span_id is not null
-        then [{'trace_id': null::varchar, 'span_id': lost_span_id, 'attributes': null::varchar}]
-    end as links
+    floor(3 * draw('waiting', turn))::bigint as waiting
   from attempts
   union all by name
   select
