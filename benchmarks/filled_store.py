@@ -1,0 +1,64 @@
+"""A generated store with its facts folded, and how long both took. Made once where it may be kept."""
+
+import hashlib
+import importlib
+import json
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import duckdb
+
+from benchmarks import generated_store
+from turnlens.queries import readonly, schema
+
+_QUERIES = Path(schema.__file__).parent
+_FOLDING = _QUERIES / "folding.py"
+
+
+class Filled(NamedTuple):
+    """``fold_seconds`` is None where this version folds nothing."""
+
+    path: Path
+    spans: int
+    bytes: int
+    generate_seconds: float
+    fold_seconds: float | None
+
+
+def filled(folder: Path, spans: int) -> Filled:
+    """The store of about that many spans in a folder, made where it is not there yet."""
+    path = folder / f"spans-{spans}-{_digest()}.duckdb"
+    noted = path.with_suffix(".json")
+    if path.exists() and noted.exists():
+        return Filled(path, *json.loads(noted.read_text()))
+    begun = time.perf_counter()
+    stored = generated_store.generate(path, spans)
+    generated = time.perf_counter() - begun
+    folded = _fold_seconds(path)
+    made = Filled(path, stored, path.stat().st_size, generated, folded)
+    noted.write_text(json.dumps(made[1:]))
+    return made
+
+
+def _fold_seconds(path: Path) -> float | None:
+    """Bring the facts of all turns up to date, as a collector does that finds spans without them."""
+    if not _FOLDING.exists():
+        return None
+    fold_all = importlib.import_module("turnlens.queries.folding").fold_all
+    connection = duckdb.connect(str(path), config={**readonly.CLOSED_CONFIGURATION, "memory_limit": "4GB"})
+    try:
+        begun = time.perf_counter()
+        fold_all(connection)
+        connection.execute("checkpoint")
+        return time.perf_counter() - begun
+    finally:
+        connection.close()
+
+
+def _digest() -> str:
+    """Of what makes such a store, in short: one of other tables, other facts or other traffic is not used again."""
+    sources = [Path(generated_store.__file__), _FOLDING]
+    for folder in (Path(__file__).with_name("generated"), *(_QUERIES / name for name in ("tables", "views", "facts"))):
+        sources += sorted(folder.glob("*.sql"))
+    return hashlib.sha256(b"".join(file.read_bytes() for file in sources if file.exists())).hexdigest()[:8]
