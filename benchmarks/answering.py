@@ -21,7 +21,7 @@ from typing import NamedTuple
 from benchmarks import filled_store
 from benchmarks.generated_store import BEGIN_NS, DAY_NS
 from benchmarks.table import Row, table
-from turnlens.queries import connect
+from turnlens.queries import connect, frames
 from turnlens.queries.errors import QueryError
 from turnlens.queries.explain import explain
 from turnlens.queries.ranges import Range, check
@@ -121,7 +121,7 @@ def _answers(store: Store) -> Iterator[_Answer]:
     yield _Answer("explain, median", f", {len(explained)} turns", _ms(_quantile(explained, 0.5)), "ms")
     yield _Answer("explain, 95 %", f", {len(explained)} turns", _ms(_quantile(explained, 0.95)), "ms", _GOAL_EXPLAIN_MS)
     names = _column(store, _SOME_CONVERSATIONS, _CONVERSATIONS)
-    asked = _times(lambda name: store.query("from conversation_of(?)", [name]), names)
+    asked = _times(lambda name: frames.conversation(store, name), names)
     yield _Answer("one conversation, median", f", {len(asked)} of them", _ms(_quantile(asked, 0.5)), "ms")
     yield _Answer("one conversation, 95 %", f", {len(asked)} of them", _ms(_quantile(asked, 0.95)), "ms", _GOAL_CONVERSATION_MS)
     try:

@@ -78,6 +78,12 @@ SPAN_FIELDS: tuple[Field, ...] = (
     _field(
         "turnlens.previous_turn_id", "VARCHAR", "", "the turn of the conversation that had ended last when this one arrived"
     ),
+    _field(
+        "turnlens.previous_end_tokens",
+        "BIGINT",
+        "tokens",
+        "end of the longest snapshot that that turn had published when this one arrived",
+    ),
     _field("turnlens.session_id", "VARCHAR", "", "the engine session that this turn resumes"),
     _field("turnlens.run", "VARCHAR", "", "the labelled experiment or configuration, for comparisons"),
     _field("turnlens.tenant", "VARCHAR", "", "on whose behalf, where several share an engine"),
@@ -111,6 +117,7 @@ SPAN_FIELDS: tuple[Field, ...] = (
     _field("turnlens.seen_since_ns", "BIGINT", "ns", "what was last used before this time may be forgotten or was never seen"),
     _field("turnlens.attempts", "BIGINT", "attempts", "accepted admissions of this turn"),
     _field("turnlens.retries", "BIGINT", "retries", "admissions whose allocation failed"),
+    _field("turnlens.restores", "BIGINT", "restores", "restores of this turn, skipped ones too"),
     # the partition, one entry a segment; all arrays have the same length
     _field("turnlens.segments.start_tokens", "BIGINT[]", "tokens", "first position of each segment of the prompt"),
     _field("turnlens.segments.end_tokens", "BIGINT[]", "tokens", "position past the last of each segment"),
@@ -120,6 +127,12 @@ SPAN_FIELDS: tuple[Field, ...] = (
     _field("turnlens.segments.provider", "VARCHAR[]", "", "the turn that had published or computed this prefix, or ''"),
     _field("turnlens.segments.provided_ns", "BIGINT[]", "ns", "when the provider did, or 0"),
     _field("turnlens.segments.used_ns", "BIGINT[]", "ns", "when the prefix was last used before this turn, or 0"),
+    _field(
+        "turnlens.segments.fate",
+        "VARCHAR[]",
+        "",
+        "span that says why the key was not on the device, as far as was known, or ''",
+    ),
     # times of the turn
     _field("turnlens.frontend_ns", "BIGINT", "ns", "arrival at the server to arrival at the scheduler"),
     _field("turnlens.queue_ns", "BIGINT", "ns", "arrival at the scheduler to the first accepted admission"),

@@ -7,6 +7,7 @@ reason, and the misuse is logged once a kind and counted.
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from operator import index
 from typing import Any
 
@@ -20,7 +21,7 @@ from turnlens.tracing.ledger import Ledger
 from turnlens.tracing.metrics import Metrics
 from turnlens.tracing.snapshots import Snapshots
 from turnlens.tracing.spans import SpanFactory, Value, remote_parent
-from turnlens.tracing.turnstate import Begin, Surroundings, TurnState, wall_ns
+from turnlens.tracing.turnstate import Begin, Left, Surroundings, TurnState, wall_ns
 
 _log = logging.getLogger("turnlens.tracing")
 
@@ -58,7 +59,7 @@ class Drain:
         self._open: dict[int, TurnState] = {}
         self._orphans: OrderedDict[int, TurnState] = OrderedDict()
         self._conversations: OrderedDict[str, int] = OrderedDict()
-        self._ended_last: OrderedDict[str, str] = OrderedDict()  # of a conversation, the turn
+        self._ended_last: OrderedDict[str, Left] = OrderedDict()  # of a conversation
         self._sessions: OrderedDict[str, int] = OrderedDict()
         self._logged: set[str] = set()
         self._tainted = 0  # records still to come that lay in the buffer when others were lost
@@ -215,7 +216,8 @@ class Drain:
             state.ledger.flaw("records_dropped")
         turn.state = state
         if begin.conversation_id is not None:
-            state.previous_turn_id = self._ended_last.get(begin.conversation_id)
+            left = self._ended_last.get(begin.conversation_id)
+            state.previous = None if left is None else replace(left)
         self._open[id(state)] = state
 
     def _admitted(
@@ -250,6 +252,7 @@ class Drain:
         key = state.missing_key(device)
         if not state.ledger.prompt_done:
             state.find_pieces(self._ghost, device, key if missing is not None else "")
+            state.note_fates(self._ghost, device, offered)
             key = next((piece.key for piece in state.pieces if piece.end > device), key)
         entry = self._ghost.get(key) if key else None
         elsewhere, elsewhere_tokens, holder = state.elsewhere or (None, None, None)
@@ -363,13 +366,14 @@ class Drain:
             if name is not None and total:
                 _remember(memory, name, total)
         if state.begin.conversation_id is not None:
-            _remember(self._ended_last, state.begin.conversation_id, state.turn.id)
+            _remember(self._ended_last, state.begin.conversation_id, state.left)
         times = state.times(at_ns)
         facts: dict[str, Value] = {
             **self._defaults,
             **state.begin.facts,
             **state.ids(),
-            "turnlens.previous_turn_id": state.previous_turn_id,
+            "turnlens.previous_turn_id": state.previous.turn_id if state.previous else None,
+            "turnlens.previous_end_tokens": (state.previous.end or None) if state.previous else None,
             "turnlens.session_id": state.begin.session,
             "turnlens.cache_disabled": state.begin.cache_disabled,
             "turnlens.prompt_tokens": accounts.prompt_tokens,
@@ -398,6 +402,7 @@ class Drain:
             "turnlens.seen_since_ns": state.seen_since_ns or None,
             "turnlens.attempts": accounts.attempts,
             "turnlens.retries": accounts.retries,
+            "turnlens.restores": state.restore_spans + len(state.restores),
             **state.segments(accounts),
             **state.reference(),
             **times,
@@ -464,7 +469,7 @@ _NAMES = {
 }
 
 
-def _remember(memory: OrderedDict[str, Any], name: str, value: int | str) -> None:
+def _remember(memory: OrderedDict[str, Any], name: str, value: int | Left) -> None:
     """Keep a value under a name, and of all names the latest."""
     memory[name] = value
     memory.move_to_end(name)

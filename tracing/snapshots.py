@@ -77,6 +77,8 @@ class Snapshots:
         context = self._emit(conventions.PUBLISH, owner, turn, start_ns, at_ns, facts, error=error)
         fate = Fate(outcome, tier, at_ns, context.trace_id, context.span_id)
         self._ghost.published(text, fate, turn.id if turn else "", tokens)
+        if outcome == "committed" and turn is not None and turn.state is not None:
+            turn.state.left.end = max(turn.state.left.end, tokens)
         self._metrics.publish(tier, outcome, 1)
 
     def published(

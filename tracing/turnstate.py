@@ -154,6 +154,15 @@ class Piece(NamedTuple):
     turn_id: str
     seen_ns: int
     used_ns: int
+    fate: str  # the span that says why it was not there, or ""
+
+
+@dataclass(slots=True)
+class Left:
+    """What a turn leaves to the next of its conversation: the end of the longest snapshot that it published [tokens]."""
+
+    turn_id: str
+    end: int = 0
 
 
 @dataclass(slots=True)
@@ -169,7 +178,9 @@ class TurnState:
     factory: SpanFactory
     out: list[ReadableSpan]  # the drain's: spans leave as they are made, so that a turn is visible before its end
     ended: bool = False
-    previous_turn_id: str | None = None  # of its conversation, the one that had ended last
+    left: Left = field(init=False)
+    previous: Left | None = None  # of its conversation, the turn that had ended last, as it was at this one's arrival
+    restore_spans: int = 0  # that were made
     seen: int | None = None
     basis: str = "none"
     seen_since_ns: int = 0
@@ -177,6 +188,7 @@ class TurnState:
     local_tokens: int = 0  # usable on the device at the admission that counts, whether used or not
     providers: list[Provider] = field(default_factory=list[Provider])
     missing: dict[int, str] = field(default_factory=dict[int, str])  # position -> first missing key, as the engine said
+    fates: dict[int, str] = field(default_factory=dict[int, str])  # position -> span that says why no more was there
     pieces: list[Piece] = field(default_factory=list[Piece])  # of engines with whole snapshots, at the admission that counts
     waiting_since_ns: int = 0
     admitted_ns: int | None = None  # the first time
@@ -191,6 +203,9 @@ class TurnState:
     offer_tier: str | None = None  # and where its offer comes from
     prefill: _Prefill | None = None
     marked: int = 0  # reuse points already given to the ghost index
+
+    def __post_init__(self) -> None:
+        self.left = Left(self.turn.id)
 
     @property
     def start_ns(self) -> int:
@@ -300,10 +315,19 @@ class TurnState:
             self._add_piece(points, entries, gone)
             at = gone + 1
 
+    def note_fates(self, ghost: Ghost, device: int, offered: int) -> None:
+        """For engines with blocks: which span says, at this admission, why the device does not hold what begins at its end,
+        at the end of the offer, and with each other provider's run."""
+        starts = {device, device + offered, *(provider.end for provider in self.providers)}
+        for start in starts:
+            if device <= start < (self.seen or 0):
+                self.fates[start] = _told_by(ghost.get(self.missing_key(start)))
+
     def _add_piece(self, points: ReusePoints, entries: list[Entry | None], index: int) -> None:
         entry = entries[index]
         if entry is not None:
-            self.pieces.append(Piece(points.end(index), points.key(index), entry.owner, entry.seen_ns, entry.used_ns))
+            key = points.key(index)
+            self.pieces.append(Piece(points.end(index), key, entry.owner, entry.seen_ns, entry.used_ns, _told_by(entry)))
 
     def touch(self, ghost: Ghost, at_ns: int) -> None:
         """Use all of this turn's prefix once more, deepest first: prefill in chunks has left its beginning the oldest."""
@@ -394,6 +418,7 @@ class TurnState:
             "turnlens.reason": reason,
         }
         error = None if outcome == "verified" else f"restore {outcome}"
+        self.restore_spans += 1
         self.emit_as(restore.context, conventions.RESTORE, restore.start_ns, at_ns, facts, links, error)
         return restore.tier, outcome
 
@@ -420,6 +445,7 @@ class TurnState:
                 "turnlens.outcome": "skipped",
                 "turnlens.reason": skip.reason,
             }
+            self.restore_spans += 1
             self.emit(conventions.RESTORE, skip.at_ns, skip.at_ns, facts)
         return [skip.tier for skip in skips]
 
@@ -436,6 +462,7 @@ class TurnState:
         providers: list[str] = []
         provided: list[int] = []
         used: list[int] = []
+        fates: list[str] = []
         for segment in accounts.segments:
             at = segment.start
             while at < segment.end:
@@ -453,6 +480,7 @@ class TurnState:
                 providers.append(provider.turn_id if provider else "")
                 provided.append(provider.seen_ns if provider else 0)
                 used.append(provider.used_ns if provider else 0)
+                fates.append(provider.fate if isinstance(provider, Piece) else self.fates.get(at, ""))
                 at = upto
         return {
             "turnlens.segments.start_tokens": starts,
@@ -463,6 +491,7 @@ class TurnState:
             "turnlens.segments.provider": providers,
             "turnlens.segments.provided_ns": provided,
             "turnlens.segments.used_ns": used,
+            "turnlens.segments.fate": fates,
         }
 
     def reference(self) -> dict[str, Value]:
@@ -505,6 +534,12 @@ class TurnState:
         self.skips = []
         if len(self.retry_reasons) < _RETRY_REASONS:
             self.retry_reasons.append(reason)
+
+
+def _told_by(entry: Entry | None) -> str:
+    """The span that says why a key is not on the device; "" where it is there, or nothing is known."""
+    fate = entry.fate if entry is not None else None
+    return "" if fate is None or fate.kind == "committed" else f"{fate.span_id:016x}"
 
 
 def _gone_ns(entry: Entry | None) -> int:

@@ -1,7 +1,7 @@
 -- The keys that these turns missed, and between which times something may have happened to them that counts.
 create or replace temporary table _needed as
 with admitted as (
-  select trace_id, parent_span_id as span_id, max(end_ns) as admitted_ns
+  select trace_id, parent_span_id as span_id, min(end_ns) as first_ns, max(end_ns) as admitted_ns
   from _own
   where name = 'scheduler.admit'
   group by all
@@ -23,6 +23,7 @@ select distinct
   s.resource_id,
   s.key,
   coalesce(nullif(s.provided_ns, 0) - 3_600_000_000_000, 0) as low_ns,
+  a.first_ns,
   a.admitted_ns
 from segments as s
 join admitted as a using (trace_id, span_id)

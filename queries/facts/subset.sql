@@ -5,8 +5,8 @@ create temporary table spans as
 select
   s.* exclude (
       kind, status_code, status_message, trace_state, flags, scope_name, scope_version, received_ns, faults, input_tokens,
-      cache_read_tokens, parent_key, retry_reasons,
-      running, waiting, first_token, last_token, steps, bytes, slots, trigger, owner_turn_id, age_ns, events,
+      cache_read_tokens, parent_key, admit_missing_key, retry_reasons,
+      running, waiting, first_token, last_token, steps, bytes, slots, trigger, owner_turn_id, age_ns, links, events,
       dropped_attributes, attributes
     )
     replace (

@@ -7,7 +7,7 @@ where n.low_ns < getvariable('facts_near')
     n.resource_id in (select resource_id from _other_tiers)
     or not exists (
       from _found as f
-      where f.decisive and f.resource_id = n.resource_id and f.key = n.key and f.end_ns <= n.admitted_ns
+      where f.decisive and f.resource_id = n.resource_id and f.key = n.key and f.end_ns <= n.first_ns
     )
   )
 group by all;

@@ -23,6 +23,7 @@ create table spans (
   request_id VARCHAR,                                                    -- the engine's or the client's id of the request
   conversation_id VARCHAR,                                               -- the conversation whose prompt this turn grows
   previous_turn_id VARCHAR,                                              -- the turn of the conversation that had ended last when this one arrived
+  previous_end_tokens BIGINT,                                            -- end of the longest snapshot that that turn had published when this one arrived [tokens]
   session_id VARCHAR,                                                    -- the engine session that this turn resumes
   run VARCHAR,                                                           -- the labelled experiment or configuration, for comparisons
   tenant VARCHAR,                                                        -- on whose behalf, where several share an engine
@@ -58,6 +59,7 @@ create table spans (
   seen_since_ns BIGINT,                                                  -- what was last used before this time may be forgotten or was never seen [ns]
   attempts BIGINT,                                                       -- accepted admissions of this turn [attempts]
   retries BIGINT,                                                        -- admissions whose allocation failed [retries]
+  restores BIGINT,                                                       -- restores of this turn, skipped ones too [restores]
   segments_start_tokens BIGINT[],                                        -- first position of each segment of the prompt [tokens]
   segments_end_tokens BIGINT[],                                          -- position past the last of each segment [tokens]
   segments_source VARCHAR[],                                             -- hit, restored, recomputed, new, computed (S unknown) or unobserved
@@ -66,6 +68,7 @@ create table spans (
   segments_provider VARCHAR[],                                           -- the turn that had published or computed this prefix, or ''
   segments_provided_ns BIGINT[],                                         -- when the provider did, or 0 [ns]
   segments_used_ns BIGINT[],                                             -- when the prefix was last used before this turn, or 0 [ns]
+  segments_fate VARCHAR[],                                               -- span that says why the key was not on the device, as far as was known, or ''
   frontend_ns BIGINT,                                                    -- arrival at the server to arrival at the scheduler [ns]
   queue_ns BIGINT,                                                       -- arrival at the scheduler to the first accepted admission [ns]
   restore_ns BIGINT,                                                     -- time in which a restore was under way, until the first token [ns]

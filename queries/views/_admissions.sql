@@ -18,8 +18,7 @@
 --   elsewhere_holder VARCHAR -- the replica or the slot that held it
 --   tier VARCHAR -- tier of the offer
 --   offer_end_tokens BIGINT -- how far any admission of this attempt reached with its offer [tokens]
---   missing_key VARCHAR -- first key that was not found on the device
---   explaining_span_id VARCHAR -- the span that says why, as the recorder knew it
+--   first_at_ns BIGINT -- when the turn's first admission was accepted [ns]
 create or replace view _admissions as
 select
   admit.trace_id,
@@ -41,8 +40,7 @@ select
   max(admit.admit_hit_tokens + admit.admit_lease_tokens + admit.admit_offered_tokens) over (
     partition by admit.trace_id, admit.parent_span_id, admit.attempt
   ) as offer_end_tokens,
-  admit.admit_missing_key as missing_key,
-  admit.links[1].span_id as explaining_span_id
+  min(admit.end_ns) over (partition by admit.trace_id, admit.parent_span_id) as first_at_ns
 from spans as admit
 left join spans as turn on turn.name = 'turn' and turn.trace_id = admit.trace_id and turn.span_id = admit.parent_span_id
 left join _cause_labels as label

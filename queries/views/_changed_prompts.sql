@@ -26,6 +26,7 @@ with asked as (
     conversation_id,
     turn_id,
     previous_turn_id,
+    previous_end_tokens,
     start_ns,
     end_ns,
     prompt_tokens,
@@ -87,7 +88,9 @@ changed as (
     and p.seen_tokens < p.key_tokens
     and (
       p.seen_tokens < p.before.key_tokens
-      or (a.end_tokens > p.before.prompt_tokens and a.end_tokens <= p.prompt_tokens and p.seen_tokens < a.end_tokens)
+      -- Of an older recorder the publishes themselves tell.
+      or coalesce(p.previous_end_tokens, a.end_tokens) between p.before.prompt_tokens + 1 and p.prompt_tokens
+      and p.seen_tokens < coalesce(p.previous_end_tokens, a.end_tokens)
     )
 ),
 compared as (

@@ -16,11 +16,13 @@
 --   provider VARCHAR -- the turn that had brought this prefix
 --   provided_ns BIGINT -- when it had [ns]
 --   used_ns BIGINT -- when the prefix was last used before this turn [ns]
+--   fate_span_id VARCHAR -- the span that says why it was not on the device, as far as the recorder knew
 --   in_unit BOOLEAN -- below the last position at which the engine could have reused the seen prefix
 --   in_offer BOOLEAN -- within what another tier offered
 --   in_local BOOLEAN -- within what was usable on the device
 --   in_whole BOOLEAN -- the device can hold it: it lies within the whole units of what had been seen
 --   in_left BOOLEAN -- the previous turn's prompt and answer had text here, and the prompt has been changed
+--   in_kept BOOLEAN -- an earlier attempt had it, and the last one found it again
 create or replace view _spans_of_prompt as
 with segments as (
   select
@@ -37,7 +39,8 @@ with segments as (
     nullif(unnest(segments_key), '') as key,
     nullif(unnest(segments_provider), '') as provider,
     nullif(unnest(segments_provided_ns), 0) as provided_ns,
-    nullif(unnest(segments_used_ns), 0) as used_ns
+    nullif(unnest(segments_used_ns), 0) as used_ns,
+    nullif(unnest(segments_fate), '') as fate_span_id
   from _turn_spans
 ),
 edges as (
@@ -50,6 +53,8 @@ edges as (
     case when seen_tokens < prompt_tokens and seen_tokens % unit <> 0 then seen_tokens // unit * unit end as whole_edge,
     a.offer_end_tokens as offer_edge,
     a.local_tokens as local_edge,
+    -- What an earlier attempt had computed, and the last found again.
+    case when a.attempt > 1 then coalesce(a.hit_tokens, 0) + coalesce(a.lease_tokens, 0) end as kept_edge,
     c.left_tokens as left_edge,
     [a.matched_tokens, k.prefix_tokens, a.elsewhere_tokens, h.held_tokens] as told_edges
   from segments
@@ -66,7 +71,7 @@ cuts as (
       list_distinct(
         [start_token, end_token]
         || case
-          when source = 'recomputed' then [unit_edge, offer_edge] || told_edges
+          when source = 'recomputed' then [unit_edge, offer_edge, kept_edge] || told_edges
           when source = 'restored' then [local_edge, whole_edge]
           when source = 'new' then [left_edge] || told_edges
           when source = 'computed' then told_edges
@@ -101,10 +106,12 @@ select
   provider,
   provided_ns,
   used_ns,
+  fate_span_id,
   coalesce(end_token <= unit_edge, true) as in_unit,
   coalesce(end_token <= offer_edge, false) as in_offer,
   coalesce(end_token <= local_edge, false) as in_local,
   coalesce(end_token <= whole_edge, true) as in_whole,
-  coalesce(end_token <= left_edge, false) as in_left
+  coalesce(end_token <= left_edge, false) as in_left,
+  coalesce(end_token <= kept_edge, false) as in_kept
 from pieces
 where end_token is not null;

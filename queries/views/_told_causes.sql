@@ -39,17 +39,44 @@
 --   eviction STRUCT(at_ns BIGINT, by_turn VARCHAR, reason VARCHAR, tokens BIGINT, keys BIGINT, idle_seconds DOUBLE, free_slots BIGINT, total_slots BIGINT, free_tokens BIGINT, total_tokens BIGINT, "policy" VARCHAR, span_id VARCHAR) -- the eviction that explains it, with what was free then; null where none does
 --   turn_start_ns BIGINT -- arrival of the turn [ns]
 create or replace view _told_causes as
-with parts as (
+with own_spans as (
+  select
+    trace_id,
+    parent_span_id as turn_span_id,
+    count(distinct attempt) filter (name = 'scheduler.admit') as admitted_attempts,
+    count(*) filter (name = 'prefill' and outcome = 'preempted') as preemptions,
+    count(*) filter (name = 'snapshot.restore') as restores
+  from spans
+  where name in ('scheduler.admit', 'prefill', 'snapshot.restore')
+  group by all
+),
+own_restores as (
+  select
+    trace_id,
+    parent_span_id as turn_span_id,
+    attempt,
+    count(*) filter (name = 'scheduler.admit' and admit_offered_tokens > 0) as offers,
+    count(*) filter (name = 'snapshot.restore' and outcome is distinct from 'skipped') as restores,
+    count(*) filter (name = 'snapshot.restore' and outcome = 'skipped') as skips  -- of which some had been offered
+  from spans
+  where name in ('scheduler.admit', 'snapshot.restore')
+  group by all
+),
+parts as (
   select
     p.*,
+    -- What is told of a turn that has ended has to be there whole, or an earlier admission or restore would stand in its place.
+    coalesce(t.end_ns is not null and t.attempts > o.admitted_attempts, false) as admission_lost,
+    coalesce(t.end_ns is not null and w.offers not between w.restores and w.restores + w.skips, false)
+      or coalesce(t.restores > o.restores, false) as restore_lost,
+    coalesce(t.end_ns is not null and t.attempts - 1 > o.preemptions, false) as preemption_lost,
     -- A hit needs no explanation, and of what is new no key was ever there.
     case when p.source in ('recomputed', 'restored', 'computed') then p.key end as missing_key,
     -- What the recorder knew to explain it, and what never came: then an older event must not stand in its place.
     case
       when p.source in ('recomputed', 'restored', 'computed')
-        and p.key = a.missing_key
-        and a.explaining_span_id not in (select span_id from spans where name in ('snapshot.publish', 'snapshot.evict'))
-        then a.explaining_span_id
+        and p.fate_span_id not in (select span_id from spans where name in ('snapshot.publish', 'snapshot.evict'))
+        then p.fate_span_id
     end as lost_span_id,
     t.start_ns as turn_start_ns,
     t.cache_disabled,
@@ -59,7 +86,8 @@ with parts as (
     t.seen_since_ns,
     t.incomplete_reasons,
     a.span_id as admit_span_id,
-    a.at_ns as admitted_ns,
+    -- What an earlier attempt computed had gone before the first admission.
+    case when p.in_kept and p.source = 'recomputed' then a.first_at_ns else a.at_ns end as admitted_ns,
     a.hit_tokens as admit_hit_tokens,
     a.matched_tokens,
     a.not_restorable,
@@ -73,6 +101,8 @@ with parts as (
   from _spans_of_prompt as p
   join _turn_spans as t on t.trace_id = p.trace_id and t.span_id = p.turn_span_id
   left join _admissions as a on a.trace_id = p.trace_id and a.turn_span_id = p.turn_span_id
+  left join own_spans as o on o.trace_id = p.trace_id and o.turn_span_id = p.turn_span_id
+  left join own_restores as w on w.trace_id = p.trace_id and w.turn_span_id = p.turn_span_id and w.attempt = a.attempt
   left join resources as r on r.resource_id = p.resource_id
   left join (
     select resource_id, conversation_id, min(start_ns) as first_ns
@@ -171,7 +201,7 @@ judged as (
     c.previous_turn_id,
     c.has_messages,
     'message ' || c.changed_message || coalesce(' (' || c.changed_role || ')', '') as changed_message,
-    p.by_turn as preempted_by,
+    case when not preemption_lost then p.by_turn end as preempted_by,
     p.at_ns as preempted_ns,
     case when origin = 'lost' then 'preempted.self_recompute' end as is_preempted,
     case when cache_disabled is not null then 'disabled.' || cache_disabled end as is_disabled,
@@ -231,6 +261,7 @@ decided as (
     case
       when source = 'hit' then 'provided.' || coalesce(nullif(origin, ''), 'turn')
       when source = 'unobserved' then 'unobserved.events_missing'
+      when source = 'restored' and admission_lost then 'unobserved.events_missing'
       when source = 'restored' then
         case
           when in_local then 'restore_preferred.longer_span'
@@ -247,8 +278,9 @@ decided as (
       else
         coalesce(
           is_disabled,
-          is_not_restorable,
+          case when not admission_lost then is_not_restorable end,
           is_granularity,
+          case when admission_lost or restore_lost then 'unobserved.events_missing' end,
           is_restore_failed,
           is_restore_skipped,
           is_placement,
@@ -268,6 +300,7 @@ select
   case
     when source = 'unobserved' then 'derived'
     when cause like 'unobserved.%' then 'assumed'
+    when cause like 'preempted.%' and preemption_lost then 'derived'
     when cause = 'first_seen.new_tokens' and seen_basis = 'keys' and followed then 'derived'
     when cause like 'first_seen.%' or cause in ('prefix_changed.compaction', 'prefix_changed.truncation') then 'assumed'
     when cause like 'prefix_changed.%' then 'derived'
@@ -318,8 +351,10 @@ select
   ) as evidence,
   case
     when source = 'unobserved' then 'the events of these positions'
+    when cause like 'unobserved.%' and admission_lost then 'an admission of this turn'
+    when cause like 'unobserved.%' and restore_lost then 'a restore of this turn, or the admission that offered it'
     when cause like 'unobserved.%' and lost_span_id is not null
-      then 'span ' || lost_span_id || ', which the admission names, has not come'
+      then 'span ' || lost_span_id || ', which the recorder knew, has not come'
     when cause like 'unobserved.%' and key is null then 'prefix keys of this prompt: without them no eviction or publish can be found'
     when cause like 'unobserved.%' and event = 'committed' then 'the reason why key ' || key || ', which the events leave on the device, was not used'
     when cause like 'unobserved.%' then 'a publish or an eviction of key ' || key || ' on the device'

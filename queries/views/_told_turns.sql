@@ -39,6 +39,7 @@
 --   seen_since_ns BIGINT -- nothing older is known for certain [ns]
 --   attempts BIGINT -- accepted admissions
 --   retries BIGINT -- failed admissions
+--   restores BIGINT -- restores, skipped ones too
 --   frontend_ns BIGINT -- arrival at the server to the scheduler [ns]
 --   queue_ns BIGINT -- scheduler to first admission [ns]
 --   restore_ns BIGINT -- restores under way before the first token [ns]
@@ -128,6 +129,7 @@ select
   j.seen_since_ns,
   j.attempts,
   j.retries,
+  j.restores,
   j.frontend_ns,
   j.queue_ns,
   j.restore_ns,

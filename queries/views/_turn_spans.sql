@@ -39,6 +39,7 @@
 --   seen_since_ns BIGINT -- nothing older is known for certain [ns]
 --   attempts BIGINT -- accepted admissions
 --   retries BIGINT -- failed admissions
+--   restores BIGINT -- restores, skipped ones too
 --   frontend_ns BIGINT -- arrival at the server to the scheduler [ns]
 --   queue_ns BIGINT -- scheduler to first admission [ns]
 --   restore_ns BIGINT -- restores under way before the first token [ns]
@@ -54,6 +55,7 @@
 --   segments_provider VARCHAR[] -- the turn that had brought this prefix
 --   segments_provided_ns BIGINT[] -- when it had [ns]
 --   segments_used_ns BIGINT[] -- when the prefix was last used [ns]
+--   segments_fate VARCHAR[] -- the span that says why it was not on the device, as far as the recorder knew
 create or replace view _turn_spans as
 with corrections as (
   select trace_id, parent_span_id as span_id, list_sort(list_distinct(flatten(list(incomplete_reasons)))) as reasons
@@ -135,6 +137,7 @@ select
   seen_since_ns,
   attempts,
   retries,
+  restores,
   frontend_ns,
   queue_ns,
   restore_ns,
@@ -149,5 +152,6 @@ select
   segments_key,
   segments_provider,
   segments_provided_ns,
-  segments_used_ns
+  segments_used_ns,
+  segments_fate
 from every;

@@ -48,6 +48,7 @@
 --   seen_since_ns BIGINT -- nothing older is known for certain [ns]
 --   attempts BIGINT -- accepted admissions
 --   retries BIGINT -- failed admissions
+--   restores BIGINT -- restores, skipped ones too
 --   frontend_ns BIGINT -- arrival at the server to the scheduler [ns]
 --   queue_ns BIGINT -- scheduler to first admission [ns]
 --   restore_ns BIGINT -- restores under way before the first token [ns]

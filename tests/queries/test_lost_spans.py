@@ -119,12 +119,6 @@ def _trace(span: ReadableSpan) -> int:
     return int(cast(Any, span.context).trace_id)
 
 
-# Faults of the SQL as it is; each has its case below. Take the marks away with them.
-KNOWN = pytest.mark.xfail(strict=True, reason="a cause turns into another where spans are missing")
-TURNED = {"snapshot.restore": ("scenes", "slots", "blocks"), "snapshot.publish": ("scenes", "slots")}
-
-
-@KNOWN
 @pytest.mark.parametrize("name", TRAFFIC)
 # Shrinking takes a minute: Phase.shrink finds a smaller loss where one is wanted.
 @settings(max_examples=20, deadline=None, derandomize=True, phases=[Phase.generate])
@@ -134,15 +128,7 @@ def test_what_is_lost_changes_no_source_and_turns_no_cause(name: str, opened: Op
     assert list(violations(whole_of(name, opened), account_of(without(lost.batches[0], traffic(name)), opened))) == []
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        pytest.param(name, kind, marks=KNOWN if name in TURNED.get(kind, ()) else ())
-        for name in TRAFFIC
-        for kind in KINDS
-        if kind != "turn"
-    ],
-)
+@pytest.mark.parametrize(("name", "kind"), [(name, kind) for name in TRAFFIC for kind in KINDS if kind != "turn"])
 def test_a_whole_kind_is_lost(name: str, kind: str, opened: Opened) -> None:
     lost = [span for span in traffic(name) if span.name == kind]
     assert list(violations(whole_of(name, opened), account_of(without(lost, traffic(name)), opened))) == []
@@ -190,7 +176,6 @@ CASES: dict[str, tuple[Callable[[], Scene], Names]] = {
 }
 
 
-@KNOWN
 @pytest.mark.parametrize("case", CASES)
 def test_one_by_one(case: str, opened: Opened) -> None:
     make, names = CASES[case]
