@@ -287,7 +287,8 @@ _SENTENCES: dict[str, Callable[[Row, Row], list[str]]] = {
 def kept_by(kept: Row) -> str:
     """What would have kept a prefix that was evicted, by a replay."""
     if kept["too_many"] is not None:
-        return f"Not replayed: {kept['too_many']:,} turns and publishes came before it. `turnlens whatif --turn ID` does that."
+        before = f"{kept['too_many']:,} turns and publishes or more"
+        return f"Not replayed: {before} came before it. `turnlens whatif --turn ID` does that."
     said: list[str] = []
     for remedy in kept["remedies"]:
         policy = "the same policy" if remedy["policy"] == kept["policy"] else remedy["policy"]

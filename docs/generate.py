@@ -134,7 +134,9 @@ GROUPS = {
     "Slots or memory, and who took whose place": (
         "bounds_in evictions_by_reason occupancy_in blame_of_conversations blame_of_turns"
     ),
-    "What-if: the recorded stream that it replays": "reference_engines reference_size reference_turns reference_changes",
+    "What-if: the recorded stream that it replays": (
+        "reference_engines reference_size reference_turn_count reference_turns reference_changes"
+    ),
     "What a snapshot costs": "snapshot_cost decode_beside_publishes",
     "Two sides beside each other": "compare compare_figures compare_choices",
     "Whether the engine's own counters agree": "agreement",

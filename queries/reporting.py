@@ -55,9 +55,11 @@ def _capacity(store: Store, over: Range, causes: list[Row]) -> list[Advice]:
     )
     if engine is None:
         return []
-    size = store.query("from reference_size(?, ?)", [engine["resource_id"], stream.EVER_NS]).to_pylist()[0]["events"]
+    size = engine["turns"]
+    if size <= AT_ONCE:
+        size = store.query("from reference_size(?, ?)", [engine["resource_id"], stream.EVER_NS]).to_pylist()[0]["events"]
     if size > AT_ONCE:
-        words = f"{size:,} turns and publishes of {stream.name_of(engine)}: too many to be replayed here"
+        words = f"{size:,} turns and publishes or more of {stream.name_of(engine)}: too many to be replayed here"
         return [Advice("Ask `turnlens whatif` how many slots or blocks would do", words, None)]
     try:
         study = Study(stream.load(store, engine), since_ns=over.since_ns, until_ns=over.until_ns)

@@ -27,8 +27,8 @@ select
   count(*) as turns,
   min(t.start_ns) as first_ns,
   max(t.start_ns) as last_ns
-from spans as t
+from _turn_facts as t
 join resources as r using (resource_id)
-where t.name = 'turn' and t.turn_id is not null
+where t.end_ns is not null
 group by all
 order by turns desc, first_ns, resource_id;

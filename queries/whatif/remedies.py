@@ -34,8 +34,8 @@ class Remedy:
 class Kept:
     """``remedies`` that would have kept the first ``tokens`` of the prompt, from a replay of ``publishes`` publishes since
     ``since_ns``; none where neither more of ``unit`` nor a larger pool would have. ``policy`` and ``capacity`` are what the
-    engine had. ``too_many`` is the number of turns and publishes where these were too many to be replayed at once; else
-    None."""
+    engine had. ``too_many`` is the number of turns and publishes, or less than that, where these were too many to be replayed at
+    once; else None."""
 
     tokens: int
     remedies: list[Remedy]
@@ -61,11 +61,14 @@ def kept(store: Store, turn: Row, spans: list[Row], at_once: bool = True) -> Kep
 
 
 def _replayed(store: Store, turn: Row, lost: list[Row], at_once: bool) -> Kept | None:
+    tokens = max(span["end_token"] for span in lost)
+    until = max(span["admitted_ns"] or 0 for span in lost) + 1
+    (before,) = store.query("from reference_turn_count(?, ?)", [turn["resource_id"], until]).to_pylist()
+    if at_once and before["turns"] > AT_ONCE:
+        return Kept(tokens, [], before["policy"], None, None, 0, None, too_many=before["turns"])
     engine = next((row for row in stream.engines(store) if row["resource_id"] == turn["resource_id"]), None)
     if engine is None:
         return None
-    tokens = max(span["end_token"] for span in lost)
-    until = max(span["admitted_ns"] or 0 for span in lost) + 1
     size = store.query("from reference_size(?, ?)", [turn["resource_id"], until]).to_pylist()[0]["events"]
     too_many = Kept(tokens, [], engine["policy"], None, None, 0, None, too_many=size)
     if at_once and size > AT_ONCE:
