@@ -34,8 +34,8 @@ class Remedy:
 class Kept:
     """``remedies`` that would have kept the first ``tokens`` of the prompt, from a replay of ``publishes`` publishes since
     ``since_ns``; none where neither more of ``unit`` nor a larger pool would have. ``policy`` and ``capacity`` are what the
-    engine had. ``too_many`` is the number of turns and publishes, or less than that, where these were too many to be replayed at
-    once; else None."""
+    engine had. ``too_many`` is the number of turns and publishes, or less, where these were too many to be replayed at once;
+    else None."""
 
     tokens: int
     remedies: list[Remedy]
