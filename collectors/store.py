@@ -47,6 +47,8 @@ _KNOWN_RESOURCES = 100_000
 # written anew, in all of its columns. Measured with batches of 4,096: 16 MB (DuckDB's own) 38,000 rows/s and waits of 1.5 s;
 # 64 MB 66,000; 256 MB 85,000 and 0.6 s; 1 GB 98,000, but then a start after a crash reads 1 GB.
 _CHECKPOINT = "256MB"
+# Spans whose facts are told at once: about a second's work, after which whoever waits is answered.
+_FOLD_SPANS = 25_000
 # How long closing waits for facts; a collector that is told to stop is killed when it takes too long.
 _LAST_FOLD_SECONDS = 5.0
 # What queries may write beside the store when they do not fit into memory. DuckDB's own limit is 90 % of the disk, and the
@@ -190,6 +192,8 @@ class Store:
         deadline = time.monotonic() + seconds
         if not self._inserted.is_set():
             return True
+        if self._lost:
+            raise UnavailableError(self._lost)
         if not self._folding.acquire(timeout=-1 if seconds == math.inf else seconds):
             return False
         try:
@@ -205,7 +209,7 @@ class Store:
         while True:
             self._inserted.clear()
             try:
-                folded = folding.fold(cursor)
+                folded = folding.fold(cursor, _FOLD_SPANS)
             except BaseException:
                 self._inserted.set()
                 raise

@@ -23,6 +23,7 @@ from turnlens.collectors.store import Store
 
 COMMIT_ROWS = 20_000
 COMMIT_SECONDS = 0.2
+_FACTS_SECONDS = 5.0  # how long a copy of the store waits for the facts of what had been stored
 
 
 @dataclass
@@ -108,6 +109,8 @@ class Writer:
 
     def snapshot(self, target: BinaryIO) -> int:
         """Copy the store into a file, between two commits. Returns the size."""
+        with contextlib.suppress(UnavailableError):  # the copy then has spans whose facts are not told yet
+            self._store.fold(_FACTS_SECONDS)
         done: Future[Any] = Future()
         with self._changed:
             if self._closing:

@@ -1,8 +1,10 @@
-"""A store in memory, fed by a real recorder through the real OTLP encoding and the collector's decoding, without a server."""
+"""A store of its own, fed by a real recorder through the real OTLP encoding and the collector's decoding, without a server."""
 
 import time
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import duckdb
@@ -27,9 +29,16 @@ class MemoryStore:
 
     where = "memory"
 
-    def __init__(self, path: str = ":memory:") -> None:
-        self.connection = duckdb.connect(path)
-        schema.install(self.connection)
+    def __init__(self, path: str | None = None) -> None:
+        if path is None:
+            # A copy of a file that has all views is there sooner than they can be made.
+            self._folder = TemporaryDirectory(prefix="turnlens-")
+            made = Path(self._folder.name, "store.duckdb")
+            made.write_bytes(_empty_store())
+            self.connection = duckdb.connect(str(made))
+        else:
+            self.connection = duckdb.connect(path)
+            schema.install(self.connection)
         self._known: set[str] = set()
 
     def add(self, spans: Sequence[ReadableSpan]) -> None:
@@ -52,6 +61,15 @@ class MemoryStore:
     def close(self) -> None:
         folding.fold_all(self.connection)
         self.connection.close()
+
+
+@cache
+def _empty_store() -> bytes:
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "store.duckdb")
+        with duckdb.connect(str(path)) as connection:
+            schema.install(connection)
+        return path.read_bytes()
 
 
 class CountingIds(IdGenerator):
