@@ -15,6 +15,7 @@ import duckdb
 import pytest
 import requests
 from click.testing import CliRunner, Result
+from earlier import first_version
 from memory_store import START_NS, CountingIds, Scene, file_store
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.trace import ReadableSpan
@@ -457,20 +458,10 @@ def test_the_demo(tmp_path: Path) -> None:
     assert "turnlens dashboard --store" in again.output
 
 
-# What later versions brought to the spans.
-LATER = (
-    *(f"admit_{name}" for name in ("matched_tokens", "not_restorable", "elsewhere", "elsewhere_tokens", "elsewhere_holder")),
-    *(f"messages_{name}" for name in ("digest", "end_tokens", "role")),
-)
-
-
 def test_a_demo_of_an_earlier_version_is_replaced_too(tmp_path: Path) -> None:
     path = tmp_path / "demo.duckdb"
     with duckdb.connect(str(path)) as connection:
-        schema.install(connection)
-        for column in ("keys_end_tokens", *LATER):
-            connection.execute(f"alter table spans drop column {column}")
-        connection.execute("update schema_history set version = 1")
+        first_version(connection)
     done = run("demo", "--store", str(path), "--format", "csv")
     assert done.exit_code == 0, done.output
     with duckdb.connect(str(path)) as connection:

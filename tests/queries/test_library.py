@@ -7,23 +7,13 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from earlier import first_version
 
 from turnlens.queries import library, schema
 from turnlens.queries.errors import StoreVersionError
 from turnlens.queries.library import SqlObject
 
 ROOT = Path(__file__).parents[2]
-# What versions after the second brought to the spans.
-LATER = (
-    "admit_matched_tokens",
-    "admit_not_restorable",
-    "admit_elsewhere",
-    "admit_elsewhere_tokens",
-    "admit_elsewhere_holder",
-    "messages_digest",
-    "messages_end_tokens",
-    "messages_role",
-)
 RELATIONS = [item for item in library.objects() if item.kind != "macros"]
 MACROS = [item for item in library.objects() if item.kind == "macros"]
 
@@ -99,13 +89,7 @@ def test_a_store_of_a_newer_program_is_refused_by_version(installed: duckdb.Duck
 
 def test_a_store_of_an_earlier_version_is_migrated_and_its_history_kept() -> None:
     earlier = duckdb.connect()
-    schema.install(earlier)
-    for table in [item.name for item in library.objects() if item.kind == "tables" and item.name.startswith("_")]:
-        earlier.execute(f"drop table {table}")
-    earlier.execute("alter table spans drop column span_number; drop sequence span_numbers")
-    for column in ("previous_turn_id", "previous_end_tokens", "restores", "segments_fate", "keys_end_tokens", *LATER):
-        earlier.execute(f"alter table spans drop column {column}")
-    earlier.execute("update schema_history set version = 1, description = 'first tables: resources, spans, metric_points'")
+    first_version(earlier)
     earlier.execute("insert into spans (name, turn_id) values ('turn', 'kept')")
     schema.install(earlier)
     assert earlier.execute("select version from schema_history order by version").fetchall() == [(1,), (2,), (3,)]
