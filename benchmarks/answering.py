@@ -107,8 +107,7 @@ def _folder(kept: str | None) -> Generator[Path]:
 
 def _of_store(filled: filled_store.Filled) -> Iterator[_Answer]:
     yield _Answer("a span in the store's file", "", filled.bytes / filled.spans, "bytes")
-    if filled.fold_seconds is not None:
-        yield _Answer("spans told to the facts of turns", "", filled.spans / filled.fold_seconds, "spans/s")
+    yield _Answer("spans told to the facts of turns", "", filled.spans / filled.fold_seconds, "spans/s")
     store = connect(filled.path)
     try:
         yield from _answers(store)

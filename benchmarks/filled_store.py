@@ -1,7 +1,6 @@
 """A generated store with its facts folded, and how long both took. Made once where it may be kept."""
 
 import hashlib
-import importlib
 import json
 import time
 from pathlib import Path
@@ -10,20 +9,19 @@ from typing import NamedTuple
 import duckdb
 
 from benchmarks import generated_store
-from turnlens.queries import readonly, schema
+from turnlens.queries import folding, readonly, schema
 
 _QUERIES = Path(schema.__file__).parent
-_FOLDING = _QUERIES / "folding.py"
 
 
 class Filled(NamedTuple):
-    """``fold_seconds`` is None where this version folds nothing."""
+    """``fold_seconds``: how long the facts took."""
 
     path: Path
     spans: int
     bytes: int
     generate_seconds: float
-    fold_seconds: float | None
+    fold_seconds: float
 
 
 def filled(folder: Path, spans: int) -> Filled:
@@ -41,15 +39,12 @@ def filled(folder: Path, spans: int) -> Filled:
     return made
 
 
-def _fold_seconds(path: Path) -> float | None:
+def _fold_seconds(path: Path) -> float:
     """Bring the facts of all turns up to date, as a collector does that finds spans without them."""
-    if not _FOLDING.exists():
-        return None
-    fold_all = importlib.import_module("turnlens.queries.folding").fold_all
     connection = duckdb.connect(str(path), config={**readonly.CLOSED_CONFIGURATION, "memory_limit": "4GB"})
     try:
         begun = time.perf_counter()
-        fold_all(connection)
+        folding.fold_all(connection)
         connection.execute("checkpoint")
         return time.perf_counter() - begun
     finally:
@@ -58,7 +53,7 @@ def _fold_seconds(path: Path) -> float | None:
 
 def _digest() -> str:
     """Of what makes such a store, in short: one of other tables, other facts or other traffic is not used again."""
-    sources = [Path(generated_store.__file__), _FOLDING]
+    sources = [Path(generated_store.__file__), Path(folding.__file__)]
     for folder in (Path(__file__).with_name("generated"), *(_QUERIES / name for name in ("tables", "views", "facts"))):
         sources += sorted(folder.glob("*.sql"))
-    return hashlib.sha256(b"".join(file.read_bytes() for file in sources if file.exists())).hexdigest()[:8]
+    return hashlib.sha256(b"".join(file.read_bytes() for file in sources)).hexdigest()[:8]

@@ -91,5 +91,7 @@ def test_its_table_is_the_demos(tmp_path: Path) -> None:
 
 def test_it_quotes_the_measurements_that_were_made() -> None:
     rows = [line for line in (ROOT / "benchmarks" / "RESULTS.md").read_text().splitlines() if line.startswith("|")]
-    assert len(rows) >= 5
-    assert all(row in README for row in rows)
+    quoted = [line for line in README.splitlines() if line.startswith("| ") and line in rows]
+    assert len(quoted) >= 15
+    # A table that is quoted in part says so in its last column: what has a goal is quoted, and what costs the engine.
+    assert [row for row in rows if "| goal |" in row or "| one SDK span" in row or "| tuple" in row if row not in quoted] == []

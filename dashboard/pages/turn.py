@@ -60,7 +60,7 @@ def _unknown(store: Store, error: UnknownTurnError) -> None:
 
 def _turn(store: Store, explained: Row) -> None:
     turn: Row = explained["turn"]
-    of = {"trace": turn["trace_id"], "span": turn["span_id"]}
+    of = {"trace": turn["trace_id"], "span": turn["span_id"], "at_ns": turn["start_ns"]}
     _head(turn)
     _sources(store, explained, of)
     _words(explained)

@@ -1,11 +1,13 @@
 """A store of its own, fed by a real recorder through the real OTLP encoding and the collector's decoding, without a server."""
 
+import shutil
 import time
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, mkdtemp
 from typing import Any
+from weakref import finalize
 
 import duckdb
 import pyarrow as pa
@@ -32,8 +34,9 @@ class MemoryStore:
     def __init__(self, path: str | None = None) -> None:
         if path is None:
             # A copy of a file that has all views is there sooner than they can be made.
-            self._folder = TemporaryDirectory(prefix="turnlens-")
-            made = Path(self._folder.name, "store.duckdb")
+            folder = mkdtemp(prefix="turnlens-")
+            finalize(self, shutil.rmtree, folder, ignore_errors=True)
+            made = Path(folder, "store.duckdb")
             made.write_bytes(_empty_store())
             self.connection = duckdb.connect(str(made))
         else:
