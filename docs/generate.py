@@ -124,7 +124,9 @@ GROUPS = {
     "To begin with: the views": (
         "turns causes conversations evictions restores waterfall turn_costs engine_rates linked_turns incomplete_reasons"
     ),
-    "This turn": "find_turns nearest_turns turn_of sources_of causes_of related_turns restores_of waterfall_of cost_of",
+    "This turn": (
+        "find_turns turns_with_id nearest_turns turn_of sources_of causes_of related_turns restores_of waterfall_of cost_of"
+    ),
     "This conversation": (
         "conversation_of named_conversation conversation_named conversation_with_id nearest_conversations unnamed_turns"
     ),

@@ -24,7 +24,7 @@ def explain(store: Store, turn: str, replay_all: bool = False) -> Row:
     at = [*ids, found["start_ns"]]
     within = [*at, None if found["end_ns"] is None else found["end_ns"] + _AFTER_NS]
     (row,) = _rows(store, "from turn_of(?, ?, at_ns := ?)", at)
-    cost = _rows(store, "from cost_of(?, ?, conversation := ?)", [*ids, row["conversation_id"]])
+    cost = _rows(store, "from cost_of(?, ?, conversation := ?, at_ns := ?)", [*ids, row["conversation_id"], found["start_ns"]])
     spans = _rows(store, "from causes_of(?, ?, at_ns := ?)", at)
     remedies = kept(store, row, spans, at_once=not replay_all)
     return {
@@ -39,8 +39,7 @@ def explain(store: Store, turn: str, replay_all: bool = False) -> Row:
 
 def find(store: Store, turn: str) -> Row:
     """The row of find_turns that an id means, as for ``explain``. Raises UnknownTurnError."""
-    found = _rows(store, "from find_turns(?)", [turn])
-    exact = [row for row in found if row["turn_id"] == turn] or found
+    exact = _rows(store, "from turns_with_id(?)", [turn]) or _rows(store, "from find_turns(?)", [turn])
     if len(exact) == 1:
         return exact[0]
     if exact:

@@ -137,7 +137,12 @@ def _simple(store: Store, over: Range, causes: list[Row]) -> list[Advice]:
             if row["cause"] in changed:
                 first = changed[row["cause"]]
                 words += f"; first {first['changed_message']} in {first['turns']:,} of {first['known_turns']:,}"
-            found.append(Advice(what, words, row["lost_seconds"]))
+            same = next((at for at, other in enumerate(found) if other.what == what), None)
+            if same is None:
+                found.append(Advice(what, words, row["lost_seconds"]))
+            else:  # several causes ask for the same
+                gains = [gain for gain in (found[same].gain_seconds, row["lost_seconds"]) if gain is not None]
+                found[same] = Advice(what, f"{found[same].evidence}; {words}", sum(gains) if gains else None)
     return found
 
 

@@ -6,6 +6,15 @@
 -- columns are those of causes but eviction, trace_id, turn_span_id, resource_id, turn_start_ns, and
 --   eviction STRUCT -- at_ns, by_turn, by_conversation, reason, tokens, keys, idle_seconds, what was free, policy, span_id; else null
 create or replace macro causes_of(trace, span, at_ns := null) as table
+with own as (
+  from causes as c
+  where c.trace_id = trace and c.turn_span_id = span and (at_ns is null or c.turn_start_ns = at_ns)
+),
+evictors as (
+  select resource_id, turn_id, conversation_id
+  from _turn_facts
+  where turn_digest in (select md5_number_lower(eviction.by_turn) from own)
+)
 select
   c.* exclude (trace_id, turn_span_id, resource_id, turn_start_ns)
     replace (
@@ -27,12 +36,6 @@ select
         }
       end as eviction
     )
-from causes as c
-left join _turn_facts as by_turn
-  on by_turn.turn_digest = md5_number_lower(c.eviction.by_turn)
-    and by_turn.turn_id = c.eviction.by_turn
-    and by_turn.resource_id = c.resource_id
-where c.trace_id = trace
-  and c.turn_span_id = span
-  and (at_ns is null or c.turn_start_ns = at_ns)
+from own as c
+left join evictors as by_turn on by_turn.turn_id = c.eviction.by_turn and by_turn.resource_id = c.resource_id
 order by c.start_token;

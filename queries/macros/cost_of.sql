@@ -1,5 +1,5 @@
 -- What one turn cost against the hit turns of its conversation: the row of view turn_costs, or none for a hit.
--- Where its conversation is known, the search is quick.
+-- Where its conversation and its arrival are known, the search is quick.
 --
 -- Example: from cost_of('0af7651916cd43dd8448eb211c80319c', 'b7ad6b7169203331')
 --
@@ -11,9 +11,10 @@
 --   lost_seconds DOUBLE -- the difference, at least 0; null where there is nothing to compare with [s]
 --   lost_basis VARCHAR -- hits or rate, as in view turn_costs
 --   lost_error_ratio DOUBLE -- standard error of that rate over the rate; null for hits
-create or replace macro cost_of(trace, span, conversation := null) as table
+create or replace macro cost_of(trace, span, conversation := null, at_ns := null) as table
 select ttft_seconds, served_seconds, hit_turns, hit_median_seconds, lost_seconds, lost_basis, lost_error_ratio
 from turn_costs
 where trace_id = trace
   and span_id = span
-  and (conversation is null or conversation_digest = md5_number_lower(conversation));
+  and (conversation is null or conversation_digest = md5_number_lower(conversation))
+  and (at_ns is null or start_ns = at_ns);
