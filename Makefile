@@ -25,7 +25,7 @@ format: .venv/developing
 	$(BIN)/python docs/generate.py
 
 unit: .venv/developing chromium
-	$(BIN)/pytest -m "not vllm"
+	$(BIN)/pytest -m "not vllm" -n auto --dist loadfile
 
 # A real vLLM, in an environment of its own: it pins other versions of much that we use, and takes 3.5 GB.
 vllm: .venv-vllm/installed .venv/developing

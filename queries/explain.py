@@ -27,13 +27,15 @@ def explain(store: Store, turn: str, replay_all: bool = False) -> Row:
     cost = _rows(store, "from cost_of(?, ?, conversation := ?, at_ns := ?)", [*ids, row["conversation_id"], found["start_ns"]])
     spans = _rows(store, "from causes_of(?, ?, at_ns := ?)", at)
     remedies = kept(store, row, spans, at_once=not replay_all)
+    waterfall = _rows(store, "from waterfall_of(?, ?, at_ns := ?, until_ns := ?)", within)
+    restored = any(span["name"] == "snapshot.restore" for span in waterfall)
     return {
         "turn": row,
         "spans": spans,
         "kept_by": None if remedies is None else asdict(remedies),
-        "restores": _rows(store, "from restores_of(?, ?, at_ns := ?, until_ns := ?)", within),
+        "restores": _rows(store, "from restores_of(?, ?, at_ns := ?, until_ns := ?)", within) if restored else [],
         "cost": cost[0] if cost else None,
-        "waterfall": _rows(store, "from waterfall_of(?, ?, at_ns := ?, until_ns := ?)", within),
+        "waterfall": waterfall,
     }
 
 
