@@ -1,4 +1,5 @@
-"""The thread that tells facts while spans come: soon after they came, and never for more than a fifth of the time."""
+"""The thread that tells facts while spans come: soon after they came, for a fifth of the time, and for half of it where it is
+behind."""
 
 import sys
 import threading
@@ -11,6 +12,8 @@ _EVERY_SECONDS = 1.0
 # After a fold it rests so many times as long as that took: with a large store and heavy traffic facts come a little later.
 _REST = 4.0
 _AT_ONCE_SECONDS = 2.0
+# More at once is more a second (25,000 at a time 13,000 spans/s, 100,000 20,000), and this thread has nobody waiting for it.
+_SPANS = 100_000
 _AFTER_ERROR_SECONDS = 10.0
 
 
@@ -33,9 +36,10 @@ class Folding:
         while not self._ended.wait(rest):
             began = time.monotonic()
             try:
-                self._store.fold(_AT_ONCE_SECONDS)
+                up_to_date = self._store.fold(_AT_ONCE_SECONDS, _SPANS)
             except UnavailableError as error:
                 sys.stderr.write(f"turnlens: {error}\n")
                 rest = _AFTER_ERROR_SECONDS
             else:
-                rest = max(_EVERY_SECONDS, _REST * (time.monotonic() - began))
+                took = time.monotonic() - began
+                rest = max(_EVERY_SECONDS, _REST * took) if up_to_date else took

@@ -48,7 +48,7 @@ _KNOWN_RESOURCES = 100_000
 # 64 MB 66,000; 256 MB 85,000 and 0.6 s; 1 GB 98,000, but then a start after a crash reads 1 GB.
 _CHECKPOINT = "256MB"
 # Spans whose facts are told at once: about a second's work, after which whoever waits is answered.
-_FOLD_SPANS = 25_000
+FOLD_SPANS = 25_000
 # How long closing waits for facts; a collector that is told to stop is killed when it takes too long.
 _LAST_FOLD_SECONDS = 5.0
 # What queries may write beside the store when they do not fit into memory. DuckDB's own limit is 90 % of the disk, and the
@@ -185,10 +185,10 @@ class Store:
 
     # -- telling facts, from any thread --------------------------------------------------------------------------------
 
-    def fold(self, seconds: float = math.inf) -> bool:
-        """Tell of turns what follows from the spans that have been stored up to now (``turnlens.queries.folding``); where that
-        takes longer than so many seconds, only a part. Returns whether all is told. Raises UnavailableError where the store is
-        at fault; what is not told then is told by a later call."""
+    def fold(self, seconds: float = math.inf, spans: int = FOLD_SPANS) -> bool:
+        """Tell of turns what follows from the spans that have been stored up to now (``turnlens.queries.folding``), so many at
+        a time; where that takes longer than so many seconds, only a part. Returns whether all is told. Raises UnavailableError
+        where the store is at fault; what is not told then is told by a later call."""
         deadline = time.monotonic() + seconds
         if not self._inserted.is_set():
             return True
@@ -198,18 +198,18 @@ class Store:
             return False
         try:
             with self._open_cursor() as cursor:
-                return self._fold(cursor, deadline)
+                return self._fold(cursor, deadline, spans)
         except duckdb.Error as error:
             raise UnavailableError(f"facts could not be told: {_first_line(error)}") from error
         finally:
             self._folding.release()
 
-    def _fold(self, cursor: duckdb.DuckDBPyConnection, deadline: float) -> bool:
+    def _fold(self, cursor: duckdb.DuckDBPyConnection, deadline: float, spans: int) -> bool:
         target = None
         while True:
             self._inserted.clear()
             try:
-                folded = folding.fold(cursor, _FOLD_SPANS)
+                folded = folding.fold(cursor, spans)
             except BaseException:
                 self._inserted.set()
                 raise

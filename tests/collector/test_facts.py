@@ -35,10 +35,9 @@ def told(path: Path) -> list[str]:
         return [turn for (turn,) in connection.execute("select turn_id from turns order by turn_id").fetchall()]
 
 
-def test_they_are_told_on_demand_and_in_parts(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("turnlens.collectors.store._FOLD_SPANS", 4)
+def test_they_are_told_on_demand_and_in_parts(store: Store) -> None:
     store.insert([batch_of(4)])
-    assert store.fold(0.0) is False  # a part, and the time was over
+    assert store.fold(0.0, spans=4) is False  # a part, and the time was over
     assert store.fold() is True
     assert store.fold() is True  # nothing to do
     with store.reading() as cursor:
