@@ -47,7 +47,7 @@ _KNOWN_RESOURCES = 100_000
 # written anew, in all of its columns. Measured with batches of 4,096: 16 MB (DuckDB's own) 38,000 rows/s and waits of 1.5 s;
 # 64 MB 66,000; 256 MB 85,000 and 0.6 s; 1 GB 98,000, but then a start after a crash reads 1 GB.
 _CHECKPOINT = "256MB"
-# Spans whose facts are told at once: about a second's work, after which whoever waits is answered.
+# Spans whose facts are told at once: a second's work or two, after which whoever waits is answered.
 FOLD_SPANS = 25_000
 # How long closing waits for facts; a collector that is told to stop is killed when it takes too long.
 _LAST_FOLD_SECONDS = 5.0
@@ -75,6 +75,7 @@ class Store:
         self._known_resources: set[str] = set()
         self._inserted = threading.Event()  # spans have come that are not told yet
         self._inserted.set()
+        self._telling = False  # the facts of spans that are not in _inserted any more are being told
         self._folding = threading.Lock()  # held while facts are told, and while the file is copied
         self._writer = self._connect()
         self._readers = self._writer.cursor()
@@ -190,7 +191,7 @@ class Store:
         a time; where that takes longer than so many seconds, only a part. Returns whether all is told. Raises UnavailableError
         where the store is at fault; what is not told then is told by a later call."""
         deadline = time.monotonic() + seconds
-        if not self._inserted.is_set():
+        if not self._inserted.is_set() and not self._telling:
             return True
         if self._lost:
             raise UnavailableError(self._lost)
@@ -207,12 +208,15 @@ class Store:
     def _fold(self, cursor: duckdb.DuckDBPyConnection, deadline: float, spans: int) -> bool:
         target = None
         while True:
+            self._telling = True  # before the event is cleared: whoever asks meanwhile waits
             self._inserted.clear()
             try:
                 folded = folding.fold(cursor, spans)
             except BaseException:
                 self._inserted.set()
                 raise
+            finally:
+                self._telling = False
             if folded.upto < folded.last:
                 self._inserted.set()
             # What comes meanwhile is not waited for.

@@ -47,6 +47,7 @@ _TOLD = (
     "_speed_sums",
     "_speed_facts",
     "_other_tiers",
+    "_heard",
     "_folded",
 )
 _TEMPORARY = (

@@ -1,5 +1,6 @@
 """Facts while a collector runs: told when asked for, told by themselves, told before the end, and never in the way."""
 
+import threading
 import time
 from pathlib import Path
 
@@ -63,6 +64,28 @@ def test_they_are_told_by_themselves(store: Store) -> None:
     thread.close()
     store.close()
     assert found == [(2,)]
+
+
+def test_who_asks_while_they_are_told_waits_for_them(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    fold, begun, go_on = folding.fold, threading.Event(), threading.Event()
+
+    def slow(connection: duckdb.DuckDBPyConnection, most: int) -> folding.Folded:
+        begun.set()
+        assert go_on.wait(20)
+        return fold(connection, most)
+
+    monkeypatch.setattr(folding, "fold", slow)
+    store.insert([batch_of(1)])
+    thread = threading.Thread(target=store.fold)
+    thread.start()
+    assert begun.wait(20)
+    assert store.fold(0.05) is False  # not told yet, though another thread is at it
+    go_on.set()
+    assert store.fold() is True
+    with store.reading() as cursor:
+        assert cursor.execute("select count(*) from turns").fetchall() == [(1,)]
+    thread.join()
+    store.close()
 
 
 def test_what_stopped_them_does_not_stop_the_collector(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
