@@ -61,36 +61,50 @@ def plain_map(attributes: Iterable[KeyValue], odd: set[str]) -> dict[str, Any]:
 
 
 class Typed(NamedTuple):
-    """How an attribute with a column of its own must look: which of AnyValue's fields is set, and in a list, of each item."""
+    """How an attribute with a column of its own must look: which of AnyValue's fields is set, and in a list, of each item; and
+    how large an integer may be, either way."""
 
     column: str
     which: str
     item: str | None
+    most: int
 
 
+# What queries reckon with stays in 64 bits: two such times added, or a count times another. 2**62 ns are 146 years.
+MOST_NS = 2**62
+_MOST_COUNT = 2**40
 _WHICH = {"VARCHAR": "string_value", "BIGINT": "int_value", "DOUBLE": "double_value", "BOOLEAN": "bool_value"}
 
 
 def typed(fields: Iterable[Field]) -> dict[str, Typed]:
     """The attribute keys that have a column of their own."""
     return {
-        field.key: Typed(field.column, "array_value", _WHICH[field.type.removesuffix("[]")])
+        field.key: Typed(field.column, "array_value", _WHICH[field.type.removesuffix("[]")], _most(field))
         if field.type.endswith("[]")
-        else Typed(field.column, _WHICH[field.type], None)
+        else Typed(field.column, _WHICH[field.type], None, _most(field))
         for field in fields
     }
 
 
-def typed_value(value: AnyValue, want: Typed) -> Any:
-    """The value for the column, or None where it has another type. An integer is good for a double."""
+def _most(field: Field) -> int:
+    return MOST_NS if field.unit in ("ns", "bytes", "") else _MOST_COUNT
+
+
+def typed_value(value: AnyValue, want: Typed) -> tuple[Any, str]:
+    """The value for the column, and ""; or None, and what is wrong: its ``type``, or its ``range``. An integer is good for a
+    double."""
     which = value.WhichOneof("value")
     if which == want.which:
         if want.item is None:
-            return getattr(value, want.which)
+            found = getattr(value, want.which)
+            return (None, "range") if which == "int_value" and not -want.most <= found <= want.most else (found, "")
         items = value.array_value.values
         if any(item.WhichOneof("value") != want.item for item in items):
-            return None
-        return [getattr(item, want.item) for item in items]
+            return None, "type"
+        values = [getattr(item, want.item) for item in items]
+        if want.item == "int_value" and any(not -want.most <= each <= want.most for each in values):
+            return None, "range"
+        return values, ""
     if which == "int_value" and want.which == "double_value":
-        return float(value.int_value)
-    return None
+        return float(value.int_value), ""
+    return None, "type"

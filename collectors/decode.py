@@ -14,7 +14,7 @@ from typing import Any
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from turnlens.collectors.attributes import plain, plain_map, to_json, typed, typed_value
+from turnlens.collectors.attributes import MOST_NS, plain, plain_map, to_json, typed, typed_value
 from turnlens.collectors.batch import Batch, Rejections
 from turnlens.collectors.columns import SPANS, Columns
 from turnlens.collectors.resources import Resources
@@ -32,7 +32,6 @@ EXCEPTIONS: dict[str, str] = {
     "AnyValue.string_value_strindex": "the same; noted as the fault unsupported:KEY",
 }
 
-INT64_MAX = 2**63 - 1
 _KINDS = ("unspecified", "internal", "server", "client", "producer", "consumer")
 _STATUS_CODES = ("unset", "ok", "error")
 _FIELDS = typed(SPAN_FIELDS)
@@ -143,14 +142,17 @@ class _Decoder:
                 if values[row] is not None or key in rest:
                     faults.append(f"duplicate:{key}")
                     continue
-                if which == field.which and field.item is None:
-                    values[row] = getattr(value, field.which)
+                if which == "string_value" == field.which:
+                    values[row] = value.string_value
                     continue
-                found = typed_value(value, field)
-                if found is not None:
+                if which == "int_value" == field.which and -field.most <= value.int_value <= field.most:
+                    values[row] = value.int_value
+                    continue
+                found, wrong = typed_value(value, field)
+                if not wrong:
                     values[row] = found
                     continue
-                faults.append(f"type:{key}")
+                faults.append(f"{wrong}:{key}")
             elif key in rest:
                 faults.append(f"duplicate:{key}")
                 continue
@@ -177,7 +179,7 @@ def _why_rejected(span: Span) -> tuple[str, str]:
 
 
 def _time(nanoseconds: int, what: str, faults: list[str]) -> int | None:
-    if 0 < nanoseconds <= INT64_MAX:
+    if 0 < nanoseconds <= MOST_NS:
         return nanoseconds
     faults.append(f"{what}:range" if nanoseconds else f"{what}:missing")
     return None

@@ -1,7 +1,7 @@
 """OTLP metric points as rows of the table ``metric_points``.
 
 The table has no column for faults. A point that it cannot hold truthfully is rejected: one without a time, or with a time or a
-count beyond a signed 64-bit integer.
+count beyond 2**62.
 """
 
 import math
@@ -15,10 +15,9 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
     Metric,
 )
 
-from turnlens.collectors.attributes import plain_map, to_json
+from turnlens.collectors.attributes import MOST_NS, plain_map, to_json
 from turnlens.collectors.batch import Batch, Rejections
 from turnlens.collectors.columns import METRIC_POINTS, Columns
-from turnlens.collectors.decode import INT64_MAX
 from turnlens.collectors.resources import Resources
 
 # Every OTLP field on the way to a point and in it that has no column, and why. A test walks the protobuf descriptor.
@@ -118,7 +117,7 @@ def _problem(kind: str, point: Any) -> str | None:
             return "the histogram has not one bucket more than bounds"
     if kind == "exponential_histogram":
         counts.extend((point.zero_count, *point.positive.bucket_counts, *point.negative.bucket_counts))
-    return "a time or a count is beyond a signed 64-bit integer" if max(counts) > INT64_MAX else None
+    return "a time or a count is beyond 2**62" if max(counts) > MOST_NS else None
 
 
 def _common(point: Any) -> dict[str, Any]:

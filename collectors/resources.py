@@ -48,11 +48,11 @@ class Resources:
                 faults.append(f"resource:duplicate:{key}")
                 continue
             if field is not None:
-                value = typed_value(attribute.value, field)
-                if value is not None:
+                value, wrong = typed_value(attribute.value, field)
+                if not wrong:
                     row[field.column] = value
                     continue
-                faults.append(f"resource:type:{key}")
+                faults.append(f"resource:{wrong}:{key}")
             odd: set[str] = set()
             rest[key] = plain(attribute.value, odd)
             faults.extend(f"resource:{what}:{key}" for what in sorted(odd))

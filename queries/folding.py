@@ -23,7 +23,7 @@ from turnlens.queries import library
 # Spans told at once: what is read around them costs the same for few and for many.
 SPANS = 200_000
 # Where these many cannot be told, they are left out and counted, so that one bad span does not stop everything behind it.
-_LEFT_OUT = 1_000
+_LEFT_OUT = 50
 _TELLING = (
     "_turn_spans",
     "_key_events",
@@ -47,6 +47,7 @@ _TOLD = (
     "_speed_sums",
     "_speed_facts",
     "_other_tiers",
+    "_whole_snapshots",
     "_heard",
     "_folded",
 )
@@ -57,6 +58,7 @@ _TEMPORARY = (
     "_prior",
     "_needed",
     "_looking",
+    "_new_keys",
     "_found",
     "_wanted",
     "_fresh_causes",
@@ -182,7 +184,7 @@ def _tell(connection: _Connection, after: int, upto: int) -> int:
     )
     if not spans:
         return 0
-    _run(connection, "tiers")
+    _run(connection, "kinds")
     _run(connection, "heard")
     ((peers,),) = _rows(connection, "select count(*) from _peers")
     _run(connection, "dirty", facts_low=low)
@@ -249,10 +251,11 @@ def _want_key_events(connection: _Connection) -> None:
 
 def _want_events_of_peers(connection: _Connection) -> None:
     """What other replicas held of these turns' prompts."""
-    _run(connection, "needed_of_peers")
-    windows = _windows(connection, "end_ns", "select low_ns, high_ns from _looking")
-    if windows != "false":
-        connection.execute(_sql("key_events").format(windows=windows))
+    for step in ("needed_of_peers", "needed_further"):
+        _run(connection, step)
+        windows = _windows(connection, "end_ns", "select low_ns, high_ns from _looking")
+        if windows != "false":
+            connection.execute(_sql("key_events").format(windows=windows))
 
 
 def _windows(connection: _Connection, column: str, times: str) -> str:

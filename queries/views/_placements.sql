@@ -1,7 +1,8 @@
 -- One row a turn and a part of its prompt that was computed here although the device of another replica held it when the turn was
 -- admitted. Of text that was seen here before, a part is what its first missing key explains, as an eviction would. Of text that
 -- was new here, it is as much as that replica had of the turn's own keys: as far as they are whole there, or a snapshot reaches.
--- Only engines with several replicas have any, and only what was published there within the hour before counts; keys are the same on all of them, or nothing is found.
+-- Only engines with several replicas have any, and only what was published there within the hour before counts; keys are the same
+-- on all of them, or nothing is found.
 --
 -- Example: replica r1 holds the first 96 tokens of a prompt of 140 that is new on r0:
 --
@@ -21,20 +22,24 @@ with peers as (
   from _peers
 ),
 events as (
-  select
-    resource_id,
-    unnest(keys) as key,
-    name = 'snapshot.publish' as is_there,
-    key_tokens is not null as is_whole,
-    end_ns as at_ns,
-    sequence,
-    span_id
-  from spans
-  where name in ('snapshot.publish', 'snapshot.evict')
-    and tier = 'device'
-    and (name = 'snapshot.evict' or coalesce(outcome, 'committed') = 'committed')
-    and end_ns is not null
-    and resource_id in (select peer_id from peers)
+  select *
+  from (
+    select
+      resource_id,
+      unnest(keys) as key,
+      name = 'snapshot.publish' as is_there,
+      key_tokens is not null as is_whole,
+      end_ns as at_ns,
+      sequence,
+      span_id
+    from spans
+    where name in ('snapshot.publish', 'snapshot.evict')
+      and tier = 'device'
+      and (name = 'snapshot.evict' or coalesce(outcome, 'committed') = 'committed')
+      and end_ns is not null
+      and resource_id in (select peer_id from peers)
+  )
+  where key is not null
 ),
 -- From a publish until the key was evicted.
 stays as (
@@ -75,10 +80,15 @@ wanted as (
   )
   where end_tokens > seen_tokens
 ),
+asked_of as (
+  select *
+  from wanted
+  where key in (select key from stays)
+),
 -- Of the publishes within the hour before the admission the last, on replicas that were up and served the same run.
 there as (
   select w.*, p.peer_id, p.replica, s.is_whole, s.span_id as publish_span_id
-  from wanted as w
+  from asked_of as w
   join peers as p on p.resource_id = w.resource_id
   join stays as s
     on s.resource_id = p.peer_id

@@ -28,12 +28,22 @@ STORED: dict[str, tuple[dict[str, Any], dict[str, Any], list[str] | None]] = {
         {"start_ns": 2000, "end_ns": 1000},
         ["end:before_start"],
     ),
-    "times beyond a signed integer": (
-        {"startTimeUnixNano": str(2**63), "endTimeUnixNano": str(2**64 - 1)},
+    "times that cannot be": (
+        {"startTimeUnixNano": str(2**62 + 1), "endTimeUnixNano": str(2**64 - 1)},
         {"start_ns": None, "end_ns": None},
         ["start:range", "end:range"],
     ),
-    "the largest time": ({"endTimeUnixNano": str(2**63 - 1)}, {"end_ns": 2**63 - 1}, None),
+    "the largest time": ({"endTimeUnixNano": str(2**62)}, {"end_ns": 2**62}, None),
+    "more tokens than can be": (
+        {"attributes": [("turnlens.hit_tokens", 2**40 + 1), ("turnlens.prompt_tokens", 2**40)]},
+        {"hit_tokens": None, "prompt_tokens": 2**40, "attributes": '{"turnlens.hit_tokens":1099511627777}'},
+        ["range:turnlens.hit_tokens"],
+    ),
+    "a list with one that cannot be": (
+        {"attributes": [("turnlens.segments.provided_ns", [5, -(2**62) - 1])]},
+        {"segments_provided_ns": None, "attributes": '{"turnlens.segments.provided_ns":[5,-4611686018427387905]}'},
+        ["range:turnlens.segments.provided_ns"],
+    ),
     "a kind of the future": ({"kind": 17}, {"kind": None}, ["kind:17"]),
     "a status of the future": (
         {"status": {"code": 9, "message": "?"}},

@@ -107,7 +107,7 @@ def test_what_cannot_be_held_is_rejected() -> None:
     batch = decode(
         request(
             {"name": "timeless", "gauge": {"dataPoints": [{"asInt": "7"}]}},
-            {"name": "late", "gauge": {"dataPoints": [{"timeUnixNano": str(2**63), "asInt": "7"}]}},
+            {"name": "late", "gauge": {"dataPoints": [{"timeUnixNano": str(2**62 + 1), "asInt": "7"}]}},
             {"name": "many", "histogram": {"dataPoints": [{"timeUnixNano": "5", "count": str(2**64 - 1)}]}},
             {
                 "name": "uneven",
@@ -120,7 +120,7 @@ def test_what_cannot_be_held_is_rejected() -> None:
     )
     assert (batch.received, batch.rows, batch.duplicates) == (6, 1, 1)
     assert batch.rejections.message(batch.what) == (
-        "2 metric points rejected: a time or a count is beyond a signed 64-bit integer (first: metric 'late'). "
+        "2 metric points rejected: a time or a count is beyond 2**62 (first: metric 'late'). "
         "1 metric points rejected: the point has no time (first: metric 'timeless'). "
         "1 metric points rejected: the histogram has not one bucket more than bounds (first: metric 'uneven')."
     )
