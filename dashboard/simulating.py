@@ -49,7 +49,7 @@ def whatif(
     opened = connect(store)
     try:
         if turn is not None:
-            _what_kept(explain(opened, turn, replay_all=True), form)
+            _what_kept(explain(opened, turn, replay="all"), form)
             return
         answer = replay_store(opened, engine, conversation, names or tuple(REPLAYED_POLICIES), wanted, bytes_per_token)
     finally:

@@ -1,7 +1,7 @@
 """One turn explained, as data. Every number and every cause comes from the SQL; this only fetches and groups."""
 
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Literal
 
 from turnlens.queries.errors import UnknownTurnError
 from turnlens.queries.store import Store
@@ -12,12 +12,13 @@ Row = dict[str, Any]
 _AFTER_NS = 3_600_000_000_000
 
 
-def explain(store: Store, turn: str, replay_all: bool = False) -> Row:
+def explain(store: Store, turn: str, replay: Literal["none", "briefly", "all"] = "briefly") -> Row:
     """Explain the turn that an id means: a turn id, a request id, a trace id or a span id.
 
     Returns ``turn`` (the row of view turns), ``spans`` (the rows of view causes in order, each with its ``eviction``),
     ``restores``, ``cost`` (None for a hit), ``waterfall``, and ``kept_by`` (what would have kept what was evicted, from a
-    replay of what came before; None where nothing was, or where that cannot be said; ``replay_all``: however long that takes).
+    replay of what came before; None where nothing was, or where that cannot be said). All but the last comes at once; a
+    replay takes seconds, so it may be left away, tried ``briefly`` (two seconds) or done however long it takes.
     Raises UnknownTurnError for an id of no turn or of several."""
     found = find(store, turn)
     ids = [found["trace_id"], found["span_id"]]
@@ -26,7 +27,7 @@ def explain(store: Store, turn: str, replay_all: bool = False) -> Row:
     (row,) = _rows(store, "from turn_of(?, ?, at_ns := ?)", at)
     cost = _rows(store, "from cost_of(?, ?, conversation := ?, at_ns := ?)", [*ids, row["conversation_id"], found["start_ns"]])
     spans = _rows(store, "from causes_of(?, ?, at_ns := ?)", at)
-    remedies = kept(store, row, spans, at_once=not replay_all)
+    remedies = None if replay == "none" else kept(store, row, spans, at_once=replay == "briefly")
     waterfall = _rows(store, "from waterfall_of(?, ?, at_ns := ?, until_ns := ?)", within)
     restored = any(span["name"] == "snapshot.restore" for span in waterfall)
     return {
