@@ -18,7 +18,8 @@ _AFTER_ERROR_SECONDS = 10.0
 
 
 class Folding:
-    """Calls ``Store.fold`` in a thread of its own. ``close`` ends it; what is not told then, ``Store.close`` tells."""
+    """Calls ``Store.fold`` and ``Store.settle`` in a thread of its own. ``close`` ends it; what is not told then, the store's
+    own ``close`` tells."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -36,7 +37,7 @@ class Folding:
         while not self._ended.wait(rest):
             began = time.monotonic()
             try:
-                up_to_date = self._store.fold(_AT_ONCE_SECONDS, _SPANS)
+                up_to_date = self._store.fold(_AT_ONCE_SECONDS, _SPANS) and not self._store.settle()
             except UnavailableError as error:
                 sys.stderr.write(f"turnlens: {error}\n")
                 rest = _AFTER_ERROR_SECONDS

@@ -25,7 +25,7 @@ import duckdb
 from turnlens.collectors import arriving
 from turnlens.collectors.batch import Batch
 from turnlens.collectors.errors import RefusedError, UnavailableError
-from turnlens.queries import folding, readonly, schema
+from turnlens.queries import folding, readonly, schema, settling
 from turnlens.queries.errors import StoreError, StoreLockedError, StoreMissingError, StoreVersionError
 
 if sys.platform != "win32":
@@ -225,6 +225,16 @@ class Store:
                 return True
             if time.monotonic() >= deadline:
                 return False
+
+    def settle(self) -> bool:
+        """Settle a part of what events left on the device (``turnlens.queries.settling``). Returns whether there may be more.
+        Raises UnavailableError where the store is at fault."""
+        with self._folding:
+            try:
+                with self._open_cursor() as cursor:
+                    return settling.settle(cursor)
+            except duckdb.Error as error:
+                raise UnavailableError(f"what is on devices could not be settled: {_first_line(error)}") from error
 
     # -- reading, from any thread -------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import duckdb
 
-from turnlens.queries import library
+from turnlens.queries import library, settling
 
 # Spans told at once: what is read around them costs the same for few and for many.
 SPANS = 200_000
@@ -38,7 +38,7 @@ _TELLING = (
     "_told_turns",
 )
 # Told by them, and not by spans.
-_BESIDE = ("_cause_labels", "_peers", "_told_speeds")
+_BESIDE = ("_cause_labels", "_peers", "_told_speeds", "_device_events", "_device_keys", "_live_changes")
 _TOLD = (
     "_turn_facts",
     "_cause_facts",
@@ -49,6 +49,10 @@ _TOLD = (
     "_other_tiers",
     "_whole_snapshots",
     "_heard",
+    "_settled",
+    "_device_changes",
+    "_residents",
+    "_snapshot_ends",
     "_folded",
 )
 _TEMPORARY = (
@@ -69,6 +73,7 @@ _TEMPORARY = (
     "_new_sums",
     "_new_times",
     "_newly_heard",
+    "_newly_settled",
 )
 _NEAR_NS = 1_800_000_000_000
 _HOUR_NS = 3_600_000_000_000
@@ -186,6 +191,8 @@ def _tell(connection: _Connection, after: int, upto: int) -> int:
         return 0
     _run(connection, "kinds")
     _run(connection, "heard")
+    if low_event is not None:
+        _run(connection, "unsettle", facts_due=settling.DUE)
     ((peers,),) = _rows(connection, "select count(*) from _peers")
     _run(connection, "dirty", facts_low=low)
     if corrections:

@@ -42,30 +42,70 @@ create or replace macro occupancy_in(the_engine, the_run, since, until, interval
 with intervals as (
   from _intervals_in(the_engine, the_run, since, until, interval_seconds)
 ),
-numbered as (
-  select p.*, w.total_slots, w.pool_tokens, greatest(floor((p.at_ns - w.from_ns) / w.step_ns), -1)::bigint as number
-  from _occupancy_points_in(the_engine, the_run, since, until) as p
-  join intervals as w on w.resource_id = p.resource_id and w.number = -1
+windows as (
+  from intervals where number = -1
 ),
-sums as (
+samples as (
+  select s.*, w.total_slots, w.pool_tokens, floor((s.at_ns - w.from_ns) / w.step_ns)::bigint as number
+  from _free_samples_in(the_engine, the_run, since, until) as s
+  join windows as w using (resource_id)
+),
+-- The last sample of each interval, a gauge's where there is one.
+said as (
   select
     resource_id,
     number,
-    max_by(basis, (basis = 'gauge', place)) filter (free_slots is not null or free_tokens is not null) as basis,
-    max_by(total_slots - free_slots, (basis = 'gauge', place)) filter (free_slots is not null) as taken_slots,
-    max_by(total_slots - free_slots - event_slots, (basis = 'gauge', place)) filter (free_slots is not null) as difference_slots,
-    max_by(pool_tokens - free_tokens, (basis = 'gauge', place)) filter (free_tokens is not null) as taken_tokens,
-    max_by(pool_tokens - free_tokens - event_tokens, (basis = 'gauge', place)) filter (free_tokens is not null) as difference_tokens,
-    max_by(event_slots, place) as event_slots,
-    max_by(event_tokens, place) as event_tokens,
+    max_by(basis, (basis = 'gauge', at_ns, sequence)) filter (free_slots is not null or free_tokens is not null) as basis,
+    max((basis = 'gauge', at_ns, sequence, total_slots - free_slots)) filter (total_slots - free_slots is not null) as last_slots,
+    max((basis = 'gauge', at_ns, sequence, pool_tokens - free_tokens)) filter (pool_tokens - free_tokens is not null) as last_tokens,
     count(*) filter (free_slots is not null and free_tokens is not null and pool_tokens > 0) as samples,
     count(*) filter (free_slots = 0 and free_tokens > pool_tokens / 2) as slot_full_samples,
     min(free_tokens) as least_free_tokens,
     count(evicted_for) as evictions,
     count(*) filter (evicted_for = 'memory') as memory_evictions,
     count(*) filter (evicted_for = 'slots') as slot_evictions
-  from numbered
+  from samples
   group by all
+),
+-- What the events left at the end of each interval, and at its last sample. That is taken before what happens at its own moment: an
+-- eviction is explained by what was full.
+numbered as (
+  select c.*, greatest(floor((c.at_ns - w.from_ns) / w.step_ns), -1)::bigint as number
+  from _device_changes_in(the_engine, the_run, since, until) as c
+  join windows as w using (resource_id)
+),
+left_there as (
+  select
+    n.resource_id,
+    n.number,
+    max((n.at_ns, n.sequence, n.span_id, n.slots, n.tokens)) as at_end,
+    max((n.at_ns, n.sequence, n.span_id, n.slots)) filter ((n.at_ns, n.sequence) < (s.last_slots[2], s.last_slots[3])) as at_slots,
+    max((n.at_ns, n.sequence, n.span_id, n.tokens)) filter ((n.at_ns, n.sequence) < (s.last_tokens[2], s.last_tokens[3]))
+      as at_tokens
+  from numbered as n
+  left join said as s using (resource_id, number)
+  group by all
+),
+sums as (
+  select
+    i.resource_id,
+    i.number,
+    s.* exclude (resource_id, number, last_slots, last_tokens),
+    s.last_slots[4] as taken_slots,
+    s.last_tokens[4] as taken_tokens,
+    coalesce(last_value(l.at_end[4] ignore nulls) over so_far, nothing) as event_slots,
+    coalesce(last_value(l.at_end[5] ignore nulls) over so_far, nothing) as event_tokens,
+    s.last_slots[4] - coalesce(l.at_slots[4], last_value(l.at_end[4] ignore nulls) over earlier, nothing) as difference_slots,
+    s.last_tokens[4] - coalesce(l.at_tokens[4], last_value(l.at_end[5] ignore nulls) over earlier, nothing) as difference_tokens
+  from (
+    -- Of an engine start of which no publish is known, the events say nothing, not even that there was nothing.
+    select resource_id, number, case when resource_id in (select resource_id from left_there) then 0 end as nothing from intervals
+  ) as i
+  left join said as s on s.resource_id = i.resource_id and s.number = i.number
+  left join left_there as l on l.resource_id = i.resource_id and l.number = i.number
+  window
+    so_far as (partition by i.resource_id order by i.number rows unbounded preceding),
+    earlier as (partition by i.resource_id order by i.number rows between unbounded preceding and 1 preceding)
 )
 select
   i.engine,
@@ -75,11 +115,11 @@ select
   least(i.step_ns, i.until_ns - i.begin_ns) / 1e9 as seconds,
   i.total_slots,
   s.taken_slots,
-  case when i.total_slots is not null then last_value(s.event_slots ignore nulls) over so_far end as event_slots,
+  case when i.total_slots is not null then s.event_slots end as event_slots,
   case when i.total_slots is not null then s.difference_slots end as difference_slots,
   i.pool_tokens,
   s.taken_tokens,
-  last_value(s.event_tokens ignore nulls) over so_far as event_tokens,
+  s.event_tokens,
   s.difference_tokens,
   s.basis,
   coalesce(s.samples, 0) as samples,
@@ -97,7 +137,6 @@ select
   i.resource_id,
   i.begin_ns
 from intervals as i
-left join sums as s using (resource_id, number)
-window so_far as (partition by i.resource_id order by i.number rows unbounded preceding)
-qualify i.number >= 0
+join sums as s using (resource_id, number)
+where i.number >= 0
 order by i.from_ns, i.resource_id, i.number;

@@ -1,0 +1,75 @@
+-- One row a publish or an eviction on the device that is not settled (table _settled), numbered in order; and one row a key that was
+-- there when its engine start was settled, with a number below zero. A reset begins a new epoch: nothing of the one before is there
+-- any more.
+--
+-- columns
+--   resource_id VARCHAR -- the engine start
+--   number BIGINT -- place in the order of all
+--   epoch BIGINT -- resets up to here, since it was settled
+--   event VARCHAR -- publish, evict or reset; there of a key that was there
+--   at_ns BIGINT -- when [ns]
+--   sequence BIGINT -- order among events of one time
+--   span_id VARCHAR -- the span that says so
+--   keys VARCHAR[] -- the prefix keys
+--   key_tokens BIGINT -- where a snapshot ends; null of blocks and evictions [tokens]
+--   tokens_each BIGINT -- length of a block; of an eviction, what each key lost [tokens]
+--   slots_each BIGINT -- slots that it takes
+--   worth BIGINT -- tokens that a publish adds with each key
+--   whole BOOLEAN -- a snapshot's publish
+create or replace view _device_events as
+with events as (
+  select
+    s.resource_id,
+    s.end_ns as at_ns,
+    s.sequence,
+    s.span_id,
+    case when s.name = 'snapshot.publish' then 'publish' when s.reason = 'reset' then 'reset' else 'evict' end as event,
+    case when len(s.keys) > 0 then s.keys else [s.key] end as keys,
+    s.key,
+    s.parent_key,
+    s.key_tokens,
+    s.tokens_each,
+    s.slots
+  from spans as s
+  left join _settled as u on u.resource_id = s.resource_id
+  where s.tier = 'device'
+    and (s.name = 'snapshot.evict' or (s.name = 'snapshot.publish' and s.outcome = 'committed'))
+    and s.end_ns > coalesce(u.upto_ns, 0)
+),
+numbered as (
+  select
+    * replace (coalesce(sequence, 0) as sequence),
+    row_number() over (order by resource_id, at_ns, coalesce(sequence, 0), span_id) as number,
+    count(*) filter (event = 'reset') over (
+      partition by resource_id order by at_ns, coalesce(sequence, 0), span_id rows unbounded preceding
+    ) as epoch
+  from events
+),
+ends as (
+  select resource_id, key, max(end_tokens) as end_tokens
+  from (
+    from _snapshot_ends
+    union all
+    select resource_id, key, key_tokens from events where event = 'publish' and tokens_each is null
+  )
+  group by all
+)
+select
+  e.resource_id,
+  e.number,
+  e.epoch,
+  e.event,
+  e.at_ns,
+  e.sequence,
+  e.span_id,
+  e.keys,
+  case when e.event = 'publish' and e.tokens_each is null then e.key_tokens end as key_tokens,
+  e.tokens_each,
+  case when e.tokens_each is null then coalesce(e.slots, 1) else 0 end as slots_each,
+  coalesce(e.tokens_each, e.key_tokens - coalesce(p.end_tokens, 0), 0) as worth,
+  e.event = 'publish' and e.tokens_each is null as whole
+from numbered as e
+left join ends as p on p.resource_id = e.resource_id and p.key = e.parent_key
+union all
+select resource_id, -1 - rowid, 0, 'there', null, null, null, [key], null, null, slots_each, worth, whole
+from _residents;
