@@ -24,13 +24,13 @@ from prometheus_client import CollectorRegistry
 
 from turnlens.tracing import conventions, exporting, gauges, handles
 from turnlens.tracing.attribution import Attribution
-from turnlens.tracing.drain import Drain, Record
+from turnlens.tracing.begin import Begin
+from turnlens.tracing.drain import Drain
 from turnlens.tracing.ghost import DEFAULT_KEYS, Ghost
-from turnlens.tracing.handles import Lease, Publish, Turn, as_keys
+from turnlens.tracing.handles import Lease, Publish, Record, Turn, as_keys
 from turnlens.tracing.keys import Key, Keys, Message, ReusePoints, digests, keyed
 from turnlens.tracing.metrics import Metrics, serve
 from turnlens.tracing.spans import SpanFactory, Value
-from turnlens.tracing.turnstate import Begin
 
 BUFFER_RECORDS = 65_536
 _HEADROOM = 4_096  # so that beginnings and ends still fit when the buffer is full of steps
