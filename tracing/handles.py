@@ -26,7 +26,7 @@ Record = tuple[int, int, "Turn | None", Any]
 
 
 class Sink(Protocol):
-    """What a handle needs of its recorder."""
+    """What a handle needs of its recorder: the buffer."""
 
     def put(self, kind: int, at_ns: int | None, turn: "Turn | None", payload: object) -> bool: ...
     def finish(self, turn: "Turn", at_ns: int | None, status: str, output_tokens: int | None) -> None: ...
