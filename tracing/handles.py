@@ -7,7 +7,7 @@ of raising into the engine. Every call takes ``at_ns``, a wall time in nanosecon
 import threading
 from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from turnlens.tracing.attribution import Attribution
 from turnlens.tracing.keys import Key, Keys
@@ -21,9 +21,12 @@ INVALIDATED, PREEMPTED, FIRST_TOKEN, FINISHED = range(7, 11)
 PUBLISH, PUBLISHED, EVICTED, LEASE, SAMPLE, FLAW, PUBLISH_BEGUN = range(11, 18)
 RESTORE_SKIPPED, HELD_ELSEWHERE = range(18, 20)
 
+# Kind, wall time [ns], turn where it is of one, and what was said, which nobody has looked at yet.
+Record = tuple[int, int, "Turn | None", Any]
+
 
 class Sink(Protocol):
-    """What a handle needs of its recorder."""
+    """What a handle needs of its recorder: the buffer."""
 
     def put(self, kind: int, at_ns: int | None, turn: "Turn | None", payload: object) -> bool: ...
     def finish(self, turn: "Turn", at_ns: int | None, status: str, output_tokens: int | None) -> None: ...

@@ -78,6 +78,7 @@ class Metrics:
             families = _families[registry] = Families(registry)
         self._f = families
         self._who = (engine, replica)
+        self._logged: set[str] = set()  # kinds of misuse
 
     def turn(self, accounts: Accounts, verdict: str, ttft_ns: int | None) -> None:
         """Count a finished turn. Computed tokens of a turn whose S is unknown have the source ``computed``."""
@@ -112,8 +113,12 @@ class Metrics:
     def dropped(self, stage: str, records: int) -> None:
         self._f.dropped.labels(*self._who, stage).inc(records)
 
-    def misuse(self, kind: str) -> None:
+    def misuse(self, kind: str, error: object = None) -> None:
+        """Count a call that made no sense; log the first of its kind."""
         self._f.misuse.labels(*self._who, kind).inc()
+        if kind not in self._logged:
+            self._logged.add(kind)
+            _log.warning("turnlens: %s%s; further ones are only counted", kind, f" ({error})" if error else "")
 
     def free(self, slots: int | None, tokens: int | None) -> None:
         updates: list[tuple[Callable[[float], None], int | None]] = [

@@ -1,6 +1,6 @@
 """Publishes, evictions and leases: records into spans, and their fates into the ghost index."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from opentelemetry.sdk.trace import ReadableSpan
@@ -10,12 +10,14 @@ from turnlens.tracing import conventions
 from turnlens.tracing.ghost import Entry, Fate, Ghost, span_of
 from turnlens.tracing.handles import Turn
 from turnlens.tracing.metrics import Metrics
-from turnlens.tracing.spans import SpanFactory, Value
-from turnlens.tracing.turnstate import MAX_KEYS, Surroundings, TurnState
+from turnlens.tracing.spans import MAX_KEYS, SpanFactory, Value
+from turnlens.tracing.surroundings import Surroundings
+from turnlens.tracing.turnstate import TurnState
 
 
 class Snapshots:
-    """Appends spans to ``spans``, a list that the drain owns."""
+    """Appends spans to ``spans``, a list that the drain owns. ``sequence`` is the order of admissions, publishes and
+    evictions."""
 
     def __init__(
         self,
@@ -24,20 +26,16 @@ class Snapshots:
         metrics: Metrics,
         key_text: Callable[[object], str],
         spans: list[ReadableSpan],
-        totals: tuple[int | None, int | None],
+        around: Surroundings,
+        sequence: Iterator[int],
     ) -> None:
         self._factory = factory
         self._ghost = ghost
         self._metrics = metrics
         self._text = key_text
         self._spans = spans
-        self._totals = totals
-        self._sequence = 0
-
-    def next_sequence(self) -> int:
-        """The place of the next admission, publish or eviction in their order."""
-        self._sequence += 1
-        return self._sequence
+        self._around = around
+        self._sequence = sequence
 
     def begun(self, at_ns: int, key: object, turn: Turn | None, tokens: int) -> None:
         """One snapshot's publish began: its prefix has been computed, and is seen from now on."""
@@ -47,7 +45,6 @@ class Snapshots:
     def publish(
         self,
         at_ns: int,
-        owner: TurnState | None,
         start_ns: int,
         outcome: str,
         reason: str | None,
@@ -74,7 +71,7 @@ class Snapshots:
             "turnlens.reason": reason,
         }
         error = f"publish failed: {reason}" if outcome == "failed" else None
-        context = self._emit(conventions.PUBLISH, owner, turn, start_ns, at_ns, facts, error=error)
+        context = self._emit(conventions.PUBLISH, _state(turn), turn, start_ns, at_ns, facts, error=error)
         fate = Fate(outcome, tier, at_ns, context.trace_id, context.span_id)
         self._ghost.published(text, fate, turn.id if turn else "", tokens)
         if outcome == "committed" and turn is not None and turn.state is not None:
@@ -84,7 +81,6 @@ class Snapshots:
     def published(
         self,
         at_ns: int,
-        owner: TurnState | None,
         keys: Any,
         tokens_each: int,
         parent_key: object,
@@ -105,7 +101,7 @@ class Snapshots:
                 "turnlens.tier": tier,
                 "turnlens.outcome": "committed",
             }
-            context = self._emit(conventions.PUBLISH, owner, turn, at_ns, at_ns, facts)
+            context = self._emit(conventions.PUBLISH, _state(turn), turn, at_ns, at_ns, facts)
             fate = Fate("committed", tier, at_ns, context.trace_id, context.span_id)
             for text in reversed(run):  # deepest first: a chain is forgotten from its end
                 self._ghost.published(text, fate, turn.id if turn else "")
@@ -115,8 +111,6 @@ class Snapshots:
     def evicted(
         self,
         at_ns: int,
-        needed_by: TurnState | None,
-        around: Surroundings,
         keys: Any,
         tokens_each: int,
         tier: str,
@@ -133,14 +127,12 @@ class Snapshots:
             owner = _owner(entries[at])
             while upto < len(texts) and upto - at < MAX_KEYS and _owner(entries[upto]) == owner:
                 upto += 1
-            self._evict(at_ns, needed_by, around, texts[at:upto], entries[at:upto], tokens_each, tier, reason, for_turn, policy)
+            self._evict(at_ns, texts[at:upto], entries[at:upto], tokens_each, tier, reason, for_turn, policy)
             at = upto
 
     def _evict(
         self,
         at_ns: int,
-        needed_by: TurnState | None,
-        around: Surroundings,
         keys: list[str],
         entries: list[Entry | None],
         tokens_each: int,
@@ -163,10 +155,10 @@ class Snapshots:
             "turnlens.owner_turn_id": (known[0].owner or None) if known else None,
             "turnlens.age_ns": max(0, at_ns - min(fate.at_ns for fate in published)) if published else None,
             "turnlens.idle_ns": max(0, at_ns - max(entry.used_ns for entry in known)) if known else None,
-            **around.attributes(at_ns, *self._totals),
+            **self._around.attributes(at_ns),
         }
         links = [span_of(published[0])] if published else []
-        context = self._emit(conventions.EVICT, needed_by, for_turn, at_ns, at_ns, facts, links)
+        context = self._emit(conventions.EVICT, _state(for_turn), for_turn, at_ns, at_ns, facts, links)
         fate = Fate("evicted", tier, at_ns, context.trace_id, context.span_id)
         for key in keys:
             self._ghost.evicted(key, fate)
@@ -193,23 +185,22 @@ class Snapshots:
         start_ns: int,
         end_ns: int,
         facts: dict[str, Value],
-        links: list[SpanContext] | None = None,
+        links: Sequence[SpanContext] = (),
         error: str | None = None,
     ) -> SpanContext:
         """In the turn's trace where there is one, else a trace of its own."""
-        facts["turnlens.sequence"] = self.next_sequence()
-        ids: dict[str, Value]
-        if state is None:
-            context, sampled = self._factory.root(name)
-            parent = None
-            ids = {"turnlens.turn_id": turn.id if turn else None}
-        else:
-            context, sampled = self._factory.child(state.context), state.sampled
-            parent = state.context
-            ids = state.ids()
+        facts["turnlens.sequence"] = next(self._sequence)
+        if state is not None:
+            return state.trace.emit(name, start_ns, end_ns, facts, links, error)
+        context, sampled = self._factory.root(name)
+        ids: dict[str, Value] = {"turnlens.turn_id": turn.id if turn else None}
         if sampled:
-            self._spans.append(self._factory.span(name, context, parent, start_ns, end_ns, ids | facts, links or (), error))
+            self._spans.append(self._factory.span(name, context, None, start_ns, end_ns, ids | facts, links, error))
         return context
+
+
+def _state(turn: object) -> TurnState | None:
+    return turn.state if isinstance(turn, Turn) else None
 
 
 def _owner(entry: Entry | None) -> str:

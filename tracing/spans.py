@@ -19,6 +19,8 @@ from opentelemetry.util.types import AttributeValue
 from turnlens.tracing import conventions
 
 Value = str | bool | int | float | Sequence[str] | Sequence[int] | None
+# A span lists so many keys at most. With more, the message would grow beyond what servers take.
+MAX_KEYS = 16_384
 _OK = Status(StatusCode.UNSET)
 _INT64_MAX = 2**63 - 1
 _TEXT_LIMIT = 4_096
@@ -53,6 +55,7 @@ class SpanFactory:
 
     def __init__(self, resource: Resource, sampler: Sampler, version: str, ids: IdGenerator | None = None) -> None:
         self.resource = resource
+        self.version = version
         self._sampler = sampler
         self._ids = ids or RandomIdGenerator()
         self._scope = InstrumentationScope(conventions.SCOPE, version)
@@ -96,3 +99,61 @@ class SpanFactory:
             end_time=min(max(int(start_ns), int(end_ns), 0), _INT64_MAX),
             instrumentation_scope=self._scope,
         )
+
+
+class TurnTrace:
+    """The trace of one turn. Its spans go to ``out`` as they are made, so that a turn is visible before its end.
+
+    ``ids`` are the attributes by which every span of the turn is found."""
+
+    def __init__(
+        self,
+        factory: SpanFactory,
+        out: list[ReadableSpan],
+        ids: Mapping[str, Value],
+        parent: SpanContext | None,
+    ) -> None:
+        self.ids = dict(ids)
+        self._factory = factory
+        self._out = out
+        self._parent = parent
+        self._context, self._sampled = factory.root(conventions.TURN, parent)
+
+    def child(self) -> SpanContext:
+        """The context of a span to come."""
+        return self._factory.child(self._context)
+
+    def emit(
+        self,
+        name: str,
+        start_ns: int,
+        end_ns: int,
+        attributes: dict[str, Value],
+        links: Sequence[SpanContext] = (),
+        error: str | None = None,
+    ) -> SpanContext:
+        """Add a finished child span."""
+        context = self.child()
+        self.emit_as(context, name, start_ns, end_ns, attributes, links, error)
+        return context
+
+    def emit_as(
+        self,
+        context: SpanContext,
+        name: str,
+        start_ns: int,
+        end_ns: int,
+        attributes: dict[str, Value],
+        links: Sequence[SpanContext] = (),
+        error: str | None = None,
+    ) -> None:
+        """Add a finished child span whose context has been given out already."""
+        if self._sampled:
+            facts = self.ids | attributes
+            self._out.append(self._factory.span(name, context, self._context, start_ns, end_ns, facts, links, error))
+
+    def emit_turn(self, start_ns: int, end_ns: int, attributes: dict[str, Value], error: str | None) -> None:
+        """Add the turn's own span."""
+        if self._sampled:
+            turn = self._factory.span(conventions.TURN, self._context, self._parent, start_ns, end_ns, attributes, error=error)
+            self._out.append(turn)

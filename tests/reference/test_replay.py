@@ -13,8 +13,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from prometheus_client import CollectorRegistry
 from public_traces import AGENTIC, CONVERSATION, SYNTHETIC, needs_traces
 
-from turnlens.tracing import Attribution, Recorder, exporting
-from turnlens.tracing import recorder as recorder_module
+from turnlens.tracing import Attribution, Recorder, drainthread, exporting
 from turnlens.tracing.engines.reference.replay import Replay, Replayed, Traffic, config_for, seconds_at_most, traffic_of
 from turnlens.tracing.engines.reference.settings import EngineConfig
 from turnlens.tracing.engines.reference.trace_files import read
@@ -275,7 +274,7 @@ class SlowGauges(MetricExporter):
 
 def test_a_recorder_that_waits_loses_no_gauge_either(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exporting, "MAX_METRICS", 4)
-    monkeypatch.setattr(recorder_module, "_SLICE", 1)
+    monkeypatch.setattr(drainthread, "_SLICE", 1)
     slow, registry = SlowGauges(), CollectorRegistry()
     recorder = Recorder("x", exporter=None, gauge_exporter=slow, registry=registry, wait_when_full=True)
     for n in range(40):

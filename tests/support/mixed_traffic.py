@@ -36,7 +36,7 @@ def recorded(makers: Iterable[Callable[[], Scene]], first: int = 1) -> Spans:
     has this number."""
     spans: list[ReadableSpan] = []
     ids, starts = CountingIds(first << 16), count(first)
-    with patch("turnlens.tracing.recorder.uuid.uuid4", lambda: UUID(int=next(starts))):
+    with patch("turnlens.tracing.resource.uuid.uuid4", lambda: UUID(int=next(starts))):
         for hour, make in enumerate(makers, first):
             with patch.multiple(memory_store, START_NS=START_NS + hour * _HOUR_NS, CountingIds=lambda: ids):
                 scene = make()

@@ -41,7 +41,7 @@ def test_a_turn_that_begins_with_nonsense_is_there_and_incomplete(facts: dict[st
     found = turn.attribution(5)
     assert found is not None
     assert reason in found.reasons
-    assert scene.recorder._drain.open_turns == 0
+    assert scene.recorder._thread._drain.open_turns == 0
     (row,) = scene.store().rows("select complete, incomplete_reasons from turns")
     assert not row["complete"]
     assert reason in row["incomplete_reasons"]
@@ -119,9 +119,9 @@ def test_a_span_that_cannot_be_encoded_does_not_hold_up_the_rest(monkeypatch: py
     registry = CollectorRegistry()
     recorder = Recorder(engine="x", registry=registry, exporter=Encoding(), gauge_exporter=None)
     recorder.publish("good").end("committed")
-    bad = recorder._factory.span("bad", recorder._factory.root("bad")[0], None, 1, 2, {})
+    bad = recorder._thread._factory.span("bad", recorder._thread._factory.root("bad")[0], None, 1, 2, {})
     monkeypatch.setattr(bad, "_start_time", "yesterday")
-    recorder._exporting.put([bad])
+    recorder._thread._exporting.put([bad])
     recorder.publish("good too").end("committed")
     assert recorder.flush(10)
     assert taken == ["snapshot.publish", "snapshot.publish"]
@@ -315,7 +315,7 @@ def test_a_forked_child_records_nothing_and_ends_at_once() -> None:
         begun = time.monotonic()
         recorder.publish("child").end("committed")
         recorder.close(5)
-        os._exit(0 if time.monotonic() - begun < 1 and not recorder._buffer else 1)
+        os._exit(0 if time.monotonic() - begun < 1 and not recorder._buffer.records else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert recorder.flush(5)
     recorder.close()

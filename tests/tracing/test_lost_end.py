@@ -5,20 +5,20 @@ import threading
 import pytest
 from memory_store import Scene
 
-from turnlens.tracing import recorder as recorder_module
+from turnlens.tracing import buffer
 
 
 def test_the_end_itself_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TURNLENS_BUFFER", "16")
-    monkeypatch.setattr(recorder_module, "_HEADROOM", 0)
+    monkeypatch.setattr(buffer, "_HEADROOM", 0)
     scene = Scene()
-    scene.recorder._wait_when_full = False
+    scene.recorder._buffer.wait_when_full = False
     gate = threading.Event()
     turn = scene.recorder.turn("q", prompt_tokens=100, at_ns=scene.at(0))
     turn.admitted(0, at_ns=scene.at(0))
     assert scene.recorder.flush(5)
-    apply = scene.recorder._drain.apply
-    scene.recorder._drain.apply = lambda records: (gate.wait(10), apply(records))[1]  # type: ignore[method-assign]
+    apply = scene.recorder._thread._drain.apply
+    scene.recorder._thread._drain.apply = lambda records: (gate.wait(10), apply(records))[1]  # type: ignore[method-assign]
     for position in range(100):
         turn.computed(position, position + 1, at_ns=scene.at(1))
     turn.finished("stop", at_ns=scene.at(2))

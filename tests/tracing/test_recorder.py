@@ -145,7 +145,7 @@ def test_a_full_buffer_drops_counts_and_marks_what_was_open(monkeypatch: pytest.
     first = with_recorder.turn("open", prompt_tokens=1000)
     first.admitted(0)
     assert with_recorder.flush(5)
-    drain = with_recorder._drain
+    drain = with_recorder._thread._drain
     apply = drain.apply
     drain.apply = lambda records: (gate.wait(10), apply(records))[1]  # type: ignore[method-assign]
     for position in range(1000):

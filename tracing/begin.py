@@ -1,0 +1,74 @@
+"""What the engine said of a turn when it began, and making it usable on the draining thread."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from operator import index as whole_number
+
+from turnlens.tracing.keys import Message, ReusePoints
+from turnlens.tracing.spans import Value
+
+MAX_MESSAGES = 1_024  # the first ones: a prompt that changed is compared from its beginning
+
+
+@dataclass(slots=True)
+class Begin:
+    """As the engine gave it: nothing in it has been looked at until :meth:`check`."""
+
+    at_ns: int
+    prompt_tokens: int | None
+    conversation_id: str | None
+    session: str | None
+    points: ReusePoints | None
+    arrived_ns: int | None
+    cache_disabled: str | None
+    facts: dict[str, Value]  # attributes under their keys on the wire
+    messages: Sequence[Message] = ()
+
+    @property
+    def start_ns(self) -> int:
+        """The turn's beginning: its arrival at the server, where that is known."""
+        return self.at_ns if self.arrived_ns is None else min(self.arrived_ns, self.at_ns)
+
+    def take_messages(self, digest: Callable[[str | bytes], str]) -> None:
+        """Make the messages into attributes, and let go of what they say."""
+        messages, self.messages = self.messages, ()
+        if not messages:
+            return
+        contents, ends, roles = zip(*messages[:MAX_MESSAGES], strict=True)
+        told: dict[str, Value] = {
+            "turnlens.messages.digest": [digest(content) for content in contents],
+            "turnlens.messages.end_tokens": [0 if end is None else whole_number(end) for end in ends],
+            "turnlens.messages.role": ["" if role is None else str(role) for role in roles],
+        }
+        self.facts = {"turnlens.message_count": len(messages)} | self.facts | told
+
+    def check(self) -> list[str]:
+        """Make what the engine said usable. Returns the flaws of what was not."""
+        flaws: list[str] = []
+        self.at_ns, _ = wall_ns(self.at_ns)  # the drain has said so where it is none
+        try:
+            self.prompt_tokens = None if self.prompt_tokens is None else whole_number(self.prompt_tokens)
+        except (TypeError, ValueError):
+            self.prompt_tokens = None
+            flaws.append("bad_prompt_tokens")
+        try:
+            self.arrived_ns = None if self.arrived_ns is None else int(self.arrived_ns)
+        except (TypeError, ValueError, OverflowError):
+            self.arrived_ns = None
+            flaws.append("bad_arrived_ns")
+        try:
+            if self.points is not None:
+                self.points.count(1 << 40)
+        except (TypeError, ValueError):
+            self.points = None
+            flaws.append("bad_prefix")
+        return flaws
+
+
+def wall_ns(given: object) -> tuple[int, Exception | None]:
+    """A wall time as the engine gave it; the present, and the error, where it gave none that can be one."""
+    try:
+        return int(given), None  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportUnknownVariableType]
+    except (TypeError, ValueError, OverflowError) as error:
+        return time.time_ns(), error
