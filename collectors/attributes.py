@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 
-from turnlens.tracing.conventions import Field
+from turnlens.tracing.conventions import MOST_NS, Field
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
@@ -70,8 +70,7 @@ class Typed(NamedTuple):
     most: int
 
 
-# What queries reckon with stays in 64 bits: two such times added, or a count times another. 2**62 ns are 146 years.
-MOST_NS = 2**62
+# What queries reckon with stays in 64 bits: two times added, or a count times another.
 _MOST_COUNT = 2**40
 _WHICH = {"VARCHAR": "string_value", "BIGINT": "int_value", "DOUBLE": "double_value", "BOOLEAN": "bool_value"}
 

@@ -14,11 +14,11 @@ from typing import Any
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from turnlens.collectors.attributes import MOST_NS, plain, plain_map, to_json, typed, typed_value
+from turnlens.collectors.attributes import plain, plain_map, to_json, typed, typed_value
 from turnlens.collectors.batch import Batch, Rejections
 from turnlens.collectors.columns import SPANS, Columns
 from turnlens.collectors.resources import Resources
-from turnlens.tracing.conventions import SPAN_FIELDS
+from turnlens.tracing.conventions import MOST_NS, SPAN_FIELDS
 
 # Every OTLP field on the way to a span and in it that has no column, and why. A test walks the protobuf descriptor.
 EXCEPTIONS: dict[str, str] = {

@@ -15,10 +15,11 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
     Metric,
 )
 
-from turnlens.collectors.attributes import MOST_NS, plain_map, to_json
+from turnlens.collectors.attributes import plain_map, to_json
 from turnlens.collectors.batch import Batch, Rejections
 from turnlens.collectors.columns import METRIC_POINTS, Columns
 from turnlens.collectors.resources import Resources
+from turnlens.tracing.conventions import MOST_NS
 
 # Every OTLP field on the way to a point and in it that has no column, and why. A test walks the protobuf descriptor.
 _EXEMPLARS = "single observations beside the aggregate; spans hold ours"

@@ -269,10 +269,10 @@ def _windows(connection: _Connection, column: str, times: str) -> str:
     """A condition that a column lies within the times (pairs of low and high) that a query gives, in few ranges: row groups
     outside of them are not read."""
     intervals = sorted((int(low), int(high)) for low, high in _rows(connection, times) if low is not None and high is not None)
-    nulls = f" or {column} is null" if column == "start_ns" else ""
-    return (
-        " or ".join(f"{column} between {low} and {high}" for low, high in merged(intervals)) + nulls if intervals else "false"
-    )
+    ranges = [f"{column} between {low} and {high}" for low, high in merged(intervals)]
+    if column == "start_ns":
+        ranges.append(f"{column} is null")  # a span that does not say when it began may belong to anything
+    return " or ".join(ranges) or "false"
 
 
 def merged(intervals: Iterable[tuple[int, int]], most: int = _RANGES) -> list[tuple[int, int]]:

@@ -24,6 +24,9 @@ class Field(NamedTuple):
     brief: str
 
 
+# The largest time that a span can have (the year 2116): two of them can be added in 64 bits.
+MOST_NS = 2**62
+
 # -- span names -----------------------------------------------------------------------------------------------------------
 
 TURN = "turn"

@@ -95,8 +95,8 @@ class SpanFactory:
             attributes=known,
             links=[Link(target) for target in links],
             status=Status(StatusCode.ERROR, str(_sendable(error))) if error else _OK,
-            start_time=min(max(int(start_ns), 0), _INT64_MAX),
-            end_time=min(max(int(start_ns), int(end_ns), 0), _INT64_MAX),
+            start_time=min(max(int(start_ns), 0), conventions.MOST_NS),
+            end_time=min(max(int(start_ns), int(end_ns), 0), conventions.MOST_NS),
             instrumentation_scope=self._scope,
         )
 

@@ -150,7 +150,7 @@ def test_any_span(drawn: Drawn, store: Store) -> None:
         }
         # What has a column of its own is in it, or here with the fault.
         assert {key for key in stored if key in own} == {
-            fault.removeprefix("type:") for fault in faults or [] if fault.startswith("type:")
+            fault.partition(":")[2] for fault in faults or [] if fault.startswith(("type:", "range:"))
         }
 
 

@@ -5,8 +5,8 @@ from memory_store import MemoryStore
 from mixed_traffic import traffic
 from questions import core_questions, every_question
 
-from turnlens.collectors.attributes import MOST_NS, typed
-from turnlens.tracing.conventions import SPAN_FIELDS
+from turnlens.collectors.attributes import typed
+from turnlens.tracing.conventions import MOST_NS, SPAN_FIELDS
 
 LISTS = {field.column for field in SPAN_FIELDS if field.type == "BIGINT[]"}
 LARGEST = {field.column: field.most for field in typed(SPAN_FIELDS).values()}

@@ -8,7 +8,7 @@ from typing import Any
 import duckdb
 import pytest
 from memory_store import MemoryStore, Scene
-from scenes import SCENES
+from scenes import SCENES, chain, first_turn
 
 from turnlens.queries import folding
 
@@ -100,3 +100,13 @@ def test_intervals_are_put_together_across_the_shortest_gaps() -> None:
     assert folding.merged([(0, 1), (2, 3), (10, 11), (30, 31)], most=2) == [(0, 11), (30, 31)]
     assert folding.merged([(0, 1), (10, 11)], most=1) == [(0, 11)]
     assert folding.merged([]) == []
+
+
+def test_a_turn_that_does_not_say_when_it_began() -> None:
+    """And nothing else in the store says when."""
+    scene = Scene()
+    first_turn(scene, chain("a", 6))
+    store = MemoryStore()
+    store.add(scene.spans())
+    store.change("update spans set start_ns = null")
+    assert [row["turn_id"] for row in store.rows("select turn_id from turns")] == ["a-1"]
