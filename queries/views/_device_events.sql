@@ -5,7 +5,7 @@
 -- columns
 --   resource_id VARCHAR -- the engine start
 --   number BIGINT -- place in the order of all
---   epoch BIGINT -- resets up to here, since it was settled
+--   epoch BIGINT -- number of the last reset up to here; 0 where there is none since it was settled
 --   event VARCHAR -- publish, evict or reset; there of a key that was there
 --   at_ns BIGINT -- when [ns]
 --   sequence BIGINT -- order among events of one time
@@ -19,9 +19,10 @@
 create or replace view _device_events as
 with events as (
   select
+    s.rowid as place,
     s.resource_id,
     s.end_ns as at_ns,
-    s.sequence,
+    coalesce(s.sequence, 0) as sequence,
     s.span_id,
     case when s.name = 'snapshot.publish' then 'publish' when s.reason = 'reset' then 'reset' else 'evict' end as event,
     case when len(s.keys) > 0 then s.keys else [s.key] end as keys,
@@ -36,14 +37,18 @@ with events as (
     and (s.name = 'snapshot.evict' or (s.name = 'snapshot.publish' and s.outcome = 'committed'))
     and s.end_ns > coalesce(u.upto_ns, 0)
 ),
+-- Lists of keys are heavy: what is put in order goes without them.
 numbered as (
-  select
-    * replace (coalesce(sequence, 0) as sequence),
-    row_number() over (order by resource_id, at_ns, coalesce(sequence, 0), span_id) as number,
-    count(*) filter (event = 'reset') over (
-      partition by resource_id order by at_ns, coalesce(sequence, 0), span_id rows unbounded preceding
-    ) as epoch
+  select place, resource_id, event, row_number() over (order by resource_id, at_ns, sequence, span_id) as number
   from events
+),
+resets as (
+  select resource_id, number as epoch from numbered where event = 'reset'
+),
+in_epochs as (
+  select n.place, n.number, coalesce(r.epoch, 0) as epoch
+  from numbered as n
+  asof left join resets as r on r.resource_id = n.resource_id and n.number >= r.epoch
 ),
 ends as (
   select resource_id, key, max(end_tokens) as end_tokens
@@ -56,8 +61,8 @@ ends as (
 )
 select
   e.resource_id,
-  e.number,
-  e.epoch,
+  n.number,
+  n.epoch,
   e.event,
   e.at_ns,
   e.sequence,
@@ -68,7 +73,8 @@ select
   case when e.tokens_each is null then coalesce(e.slots, 1) else 0 end as slots_each,
   coalesce(e.tokens_each, e.key_tokens - coalesce(p.end_tokens, 0), 0) as worth,
   e.event = 'publish' and e.tokens_each is null as whole
-from numbered as e
+from events as e
+join in_epochs as n using (place)
 left join ends as p on p.resource_id = e.resource_id and p.key = e.parent_key
 union all
 select resource_id, -1 - rowid, 0, 'there', null, null, null, [key], null, null, slots_each, worth, whole
