@@ -29,6 +29,7 @@ CLOSED_CONFIGURATION: dict[str, str | bool | int | float | list[str]] = {
 }
 SECONDS = 30.0  # the collector's default as well
 ROWS = 1_000_000
+_BATCH_ROWS = 65_536
 # SELECT is also VALUES, FROM, DESCRIBE, SUMMARIZE, SHOW and WITH; MULTI is what PIVOT becomes.
 _READING = {duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN, duckdb.StatementType.MULTI}
 # DuckDB lets SQL read the store's own file even with external access off, and closing it there drops the process's lock on it.
@@ -97,7 +98,7 @@ def run(
         try:
             cursor.execute("begin transaction read only")
             try:
-                table: pa.Table = relation(cursor, sql, parameters).limit(rows + 1).to_arrow_table()
+                table = _read(relation(cursor, sql, parameters), rows)
             finally:
                 cursor.execute("rollback")
         except RuntimeError as error:  # DuckDB's word for Ctrl-C
@@ -109,6 +110,19 @@ def run(
     if table.num_rows > rows:
         raise QueryError(f"The result has more than {rows:,} rows: add a LIMIT, or aggregate in SQL.")
     return table
+
+
+def _read(result: duckdb.DuckDBPyRelation, rows: int) -> pa.Table:
+    """All of a result, or a little more than so many rows: a LIMIT around a small query takes a fifth of its time."""
+    reader = result.to_arrow_reader(_BATCH_ROWS)
+    batches: list[pa.RecordBatch] = []
+    count = 0
+    for batch in reader:
+        batches.append(batch)
+        count += batch.num_rows
+        if count > rows:
+            break
+    return pa.Table.from_batches(batches, reader.schema)
 
 
 def reason(error: Exception) -> str:

@@ -5,6 +5,9 @@ The same call, the same SQL and the same answer either way.
 
 import json
 import os
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
@@ -90,17 +93,30 @@ class FileStore:
             raise StoreError(f"{path} is not a DuckDB file that can be read: {error}") from error
         try:
             self._check_version()
-            self._other_build = schema.of_another_build(self._connection)
+            self._one_at_a_time = threading.Lock()
+            self._with_views: duckdb.DuckDBPyConnection | None = None
+            if schema.of_another_build(self._connection):
+                self._with_views = self._connection.cursor()
+                schema.bring_along(self._with_views)
         except BaseException:
             self._connection.close()
             raise
 
     def query(self, sql: str, parameters: Parameters = None) -> pa.Table:
+        with self._cursor() as cursor:
+            return readonly.run(cursor, sql, parameters)
+
+    @contextmanager
+    def _cursor(self) -> Generator[duckdb.DuckDBPyConnection]:
+        """A cursor of its own for each query; one for all, one after the other, where this build's views had to be made for it:
+        that takes half a second."""
+        if self._with_views is not None:
+            with self._one_at_a_time:
+                yield self._with_views
+            return
         cursor = self._connection.cursor()
         try:
-            if self._other_build:
-                schema.bring_along(cursor)
-            return readonly.run(cursor, sql, parameters)
+            yield cursor
         finally:
             cursor.close()
 

@@ -42,37 +42,15 @@ create or replace macro occupancy_in(the_engine, the_run, since, until, interval
 with intervals as (
   from _intervals_in(the_engine, the_run, since, until, interval_seconds)
 ),
-windows as (
-  from intervals where number = -1
-),
-samples as (
-  select s.*, w.total_slots, w.pool_tokens, floor((s.at_ns - w.from_ns) / w.step_ns)::bigint as number
-  from _free_samples_in(the_engine, the_run, since, until) as s
-  join windows as w using (resource_id)
-),
--- The last sample of each interval, a gauge's where there is one.
 said as (
-  select
-    resource_id,
-    number,
-    max_by(basis, (basis = 'gauge', at_ns, sequence)) filter (free_slots is not null or free_tokens is not null) as basis,
-    max((basis = 'gauge', at_ns, sequence, total_slots - free_slots)) filter (total_slots - free_slots is not null) as last_slots,
-    max((basis = 'gauge', at_ns, sequence, pool_tokens - free_tokens)) filter (pool_tokens - free_tokens is not null) as last_tokens,
-    count(*) filter (free_slots is not null and free_tokens is not null and pool_tokens > 0) as samples,
-    count(*) filter (free_slots = 0 and free_tokens > pool_tokens / 2) as slot_full_samples,
-    min(free_tokens) as least_free_tokens,
-    count(evicted_for) as evictions,
-    count(*) filter (evicted_for = 'memory') as memory_evictions,
-    count(*) filter (evicted_for = 'slots') as slot_evictions
-  from samples
-  group by all
+  from _interval_samples_in(the_engine, the_run, since, until, interval_seconds)
 ),
 -- What the events left at the end of each interval, and at its last sample. That is taken before what happens at its own moment: an
 -- eviction is explained by what was full.
 numbered as (
   select c.*, greatest(floor((c.at_ns - w.from_ns) / w.step_ns), -1)::bigint as number
   from _device_changes_in(the_engine, the_run, since, until) as c
-  join windows as w using (resource_id)
+  join intervals as w on w.resource_id = c.resource_id and w.number = -1
 ),
 left_there as (
   select
