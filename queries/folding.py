@@ -49,6 +49,7 @@ _TOLD = (
     "_other_tiers",
     "_whole_snapshots",
     "_heard",
+    "_covered",
     "_settled",
     "_device_changes",
     "_residents",
@@ -73,6 +74,7 @@ _TEMPORARY = (
     "_new_sums",
     "_new_times",
     "_newly_heard",
+    "_newly_covered",
     "_newly_settled",
 )
 _NEAR_NS = 1_800_000_000_000
@@ -182,6 +184,7 @@ def _transact(connection: _Connection, after: int, upto: int) -> int:
 def _tell(connection: _Connection, after: int, upto: int) -> int:
     """Returns the number of turns told."""
     _run(connection, "arrived", facts_after=after, facts_upto=upto)
+    _run(connection, "covered")
     ((spans, low, low_event, corrections),) = _rows(
         connection,
         "select count(*), coalesce(min(start_ns), 0), min(end_ns) filter (name in ('snapshot.publish', 'snapshot.evict')), "

@@ -32,7 +32,7 @@ drop table temp._residents;
 drop table temp._snapshot_ends;
 drop table temp._device_events;
 drop table temp._device_keys;
-insert into _device_changes by name from _new_changes order by at_ns, sequence, span_id;
+insert into _device_changes by name from _new_changes order by number;
 delete from _residents where resource_id = getvariable('settled_resource');
 insert into _residents by name from _new_residents;
 insert into _snapshot_ends by name from _new_ends;
@@ -40,8 +40,9 @@ update _settled
 set
   upto_ns = getvariable('settled_upto'),
   upto_number = (select max(span_number) from spans),
-  slots = coalesce((select max_by(slots, (at_ns, sequence, span_id)) from _new_changes), slots),
-  tokens = coalesce((select max_by(tokens, (at_ns, sequence, span_id)) from _new_changes), tokens),
+  changes = coalesce((select max(number) from _new_changes), changes),
+  slots = coalesce((select max_by(slots, number) from _new_changes), slots),
+  tokens = coalesce((select max_by(tokens, number) from _new_changes), tokens),
   due = told + getvariable('settled_due')
 where resource_id = getvariable('settled_resource');
 drop table temp._new_changes;

@@ -13,6 +13,7 @@ select
   coalesce(c.late, false) as late,
   case when late then 0 else coalesce(u.upto_ns, 0) end as upto_ns,
   case when late then 0 else coalesce(u.upto_number, 0) end as upto_number,
+  case when late then 0 else coalesce(u.changes, 0) end as changes,
   case when late then 0 else coalesce(u.slots, 0) end as slots,
   case when late then 0 else coalesce(u.tokens, 0) end as tokens,
   greatest(c.last_ns, u.last_ns) as last_ns,

@@ -1,5 +1,5 @@
 -- What the events say was on the device of the engine starts of a range: one row a publish or an eviction that changed it, from
--- the first event of the start on, in order. A key that is published again while it is there counts once, an eviction of a key
+-- the first event of the start on; numbered in order. A key that is published again while it is there counts once, an eviction of a key
 -- that is not there counts nothing, a reset leaves nothing.
 --
 -- Tokens: a block is worth its length. A snapshot is worth what lies past its parent, and loses what its eviction says: nothing
@@ -17,6 +17,7 @@
 --
 -- columns
 --   resource_id VARCHAR -- the engine start
+--   number BIGINT -- place in the order of its changes, from 1
 --   at_ns BIGINT -- when [ns]
 --   sequence BIGINT -- order among events of one time
 --   span_id VARCHAR -- the span that says so
@@ -28,6 +29,5 @@ with windows as (
   from _windows_in(the_engine, the_run, since, until)
 )
 select c.*
-from (from _device_changes union all from _live_changes) as c
-join windows as w on w.resource_id = c.resource_id and c.at_ns < w.until_ns
-order by c.resource_id, c.at_ns, c.sequence, c.span_id;
+from (from _device_changes union all by name from _live_changes) as c
+join windows as w on w.resource_id = c.resource_id and c.at_ns < w.until_ns;

@@ -25,17 +25,6 @@ with served as (
     and (since is null or start_ns >= since)
     and (until is null or start_ns < until)
   group by resource_id
-),
-covered as (
-  select
-    resource_id,
-    min(start_ns) as first_ns,
-    max(coalesce(end_ns, start_ns)) as last_ns,
-    max(total_slots) as total_slots,
-    max(total_tokens) as pool_tokens
-  from spans
-  where resource_id in (select resource_id from served)
-  group by resource_id
 )
 select
   s.resource_id,
@@ -48,6 +37,6 @@ select
   greatest(case when the_run is null then c.first_ns else s.first_ns end, since) as from_ns,
   least(case when the_run is null then c.last_ns else s.last_ns end + 1, until) as until_ns
 from served as s
-join covered as c using (resource_id)
+join _covered as c using (resource_id)
 left join resources as r using (resource_id)
 where the_engine is null or r.engine = the_engine;

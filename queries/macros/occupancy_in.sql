@@ -48,7 +48,7 @@ said as (
 -- What the events left at the end of each interval, and at its last sample. That is taken before what happens at its own moment: an
 -- eviction is explained by what was full.
 numbered as (
-  select c.*, greatest(floor((c.at_ns - w.from_ns) / w.step_ns), -1)::bigint as number
+  select c.* exclude (number), c.number as place, greatest(floor((c.at_ns - w.from_ns) / w.step_ns), -1)::bigint as number
   from _device_changes_in(the_engine, the_run, since, until) as c
   join intervals as w on w.resource_id = c.resource_id and w.number = -1
 ),
@@ -56,10 +56,12 @@ left_there as (
   select
     n.resource_id,
     n.number,
-    max((n.at_ns, n.sequence, n.span_id, n.slots, n.tokens)) as at_end,
-    max((n.at_ns, n.sequence, n.span_id, n.slots)) filter ((n.at_ns, n.sequence) < (s.last_slots[2], s.last_slots[3])) as at_slots,
-    max((n.at_ns, n.sequence, n.span_id, n.tokens)) filter ((n.at_ns, n.sequence) < (s.last_tokens[2], s.last_tokens[3]))
-      as at_tokens
+    max_by(n.slots, n.place) as end_slots,
+    max_by(n.tokens, n.place) as end_tokens,
+    max_by(n.slots, n.place) filter (n.at_ns < s.last_slots[2] or n.at_ns = s.last_slots[2] and n.sequence < s.last_slots[3])
+      as sample_slots,
+    max_by(n.tokens, n.place) filter (n.at_ns < s.last_tokens[2] or n.at_ns = s.last_tokens[2] and n.sequence < s.last_tokens[3])
+      as sample_tokens
   from numbered as n
   left join said as s using (resource_id, number)
   group by all
@@ -71,10 +73,10 @@ sums as (
     s.* exclude (resource_id, number, last_slots, last_tokens),
     s.last_slots[4] as taken_slots,
     s.last_tokens[4] as taken_tokens,
-    coalesce(last_value(l.at_end[4] ignore nulls) over so_far, nothing) as event_slots,
-    coalesce(last_value(l.at_end[5] ignore nulls) over so_far, nothing) as event_tokens,
-    s.last_slots[4] - coalesce(l.at_slots[4], last_value(l.at_end[4] ignore nulls) over earlier, nothing) as difference_slots,
-    s.last_tokens[4] - coalesce(l.at_tokens[4], last_value(l.at_end[5] ignore nulls) over earlier, nothing) as difference_tokens
+    coalesce(last_value(l.end_slots ignore nulls) over so_far, nothing) as event_slots,
+    coalesce(last_value(l.end_tokens ignore nulls) over so_far, nothing) as event_tokens,
+    s.last_slots[4] - coalesce(l.sample_slots, last_value(l.end_slots ignore nulls) over earlier, nothing) as difference_slots,
+    s.last_tokens[4] - coalesce(l.sample_tokens, last_value(l.end_tokens ignore nulls) over earlier, nothing) as difference_tokens
   from (
     -- Of an engine start of which no publish is known, the events say nothing, not even that there was nothing.
     select resource_id, number, case when resource_id in (select resource_id from left_there) then 0 end as nothing from intervals

@@ -4,6 +4,7 @@ create table _settled (
   resource_id VARCHAR,  -- the engine start
   upto_ns BIGINT,       -- up to this time, included; 0 where nothing is settled [ns]
   upto_number BIGINT,   -- the last span that there was then: one of an earlier time that came after it is late
+  changes BIGINT,       -- rows of _device_changes
   slots BIGINT,         -- slots taken then
   tokens BIGINT,        -- tokens that could be reused then
   last_ns BIGINT,       -- the last event that is told [ns]

@@ -17,6 +17,7 @@
 --   worth BIGINT -- tokens that a publish adds with each key
 --   whole BOOLEAN -- a snapshot's publish
 create or replace view _device_events as
+-- Lists of keys are heavy: what is picked and put in order goes without them.
 with events as (
   select
     s.rowid as place,
@@ -24,20 +25,13 @@ with events as (
     s.end_ns as at_ns,
     coalesce(s.sequence, 0) as sequence,
     s.span_id,
-    case when s.name = 'snapshot.publish' then 'publish' when s.reason = 'reset' then 'reset' else 'evict' end as event,
-    case when len(s.keys) > 0 then s.keys else [s.key] end as keys,
-    s.key,
-    s.parent_key,
-    s.key_tokens,
-    s.tokens_each,
-    s.slots
+    case when s.name = 'snapshot.publish' then 'publish' when s.reason = 'reset' then 'reset' else 'evict' end as event
   from spans as s
   left join _settled as u on u.resource_id = s.resource_id
   where s.tier = 'device'
     and (s.name = 'snapshot.evict' or (s.name = 'snapshot.publish' and s.outcome = 'committed'))
     and s.end_ns > coalesce(u.upto_ns, 0)
 ),
--- Lists of keys are heavy: what is put in order goes without them.
 numbered as (
   select place, resource_id, event, row_number() over (order by resource_id, at_ns, sequence, span_id) as number
   from events
@@ -50,32 +44,50 @@ in_epochs as (
   from numbered as n
   asof left join resets as r on r.resource_id = n.resource_id and n.number >= r.epoch
 ),
+told as (
+  select
+    e.resource_id,
+    n.number,
+    n.epoch,
+    e.event,
+    e.at_ns,
+    e.sequence,
+    e.span_id,
+    case when len(s.keys) > 0 then s.keys else [s.key] end as keys,
+    s.key,
+    s.parent_key,
+    s.key_tokens,
+    s.tokens_each,
+    s.slots
+  from in_epochs as n
+  join events as e using (place)
+  join spans as s on s.rowid = n.place
+),
 ends as (
   select resource_id, key, max(end_tokens) as end_tokens
   from (
     from _snapshot_ends
     union all
-    select resource_id, key, key_tokens from events where event = 'publish' and tokens_each is null
+    select resource_id, key, key_tokens from told where event = 'publish' and tokens_each is null
   )
   group by all
 )
 select
-  e.resource_id,
-  n.number,
-  n.epoch,
-  e.event,
-  e.at_ns,
-  e.sequence,
-  e.span_id,
-  e.keys,
-  case when e.event = 'publish' and e.tokens_each is null then e.key_tokens end as key_tokens,
-  e.tokens_each,
-  case when e.tokens_each is null then coalesce(e.slots, 1) else 0 end as slots_each,
-  coalesce(e.tokens_each, e.key_tokens - coalesce(p.end_tokens, 0), 0) as worth,
-  e.event = 'publish' and e.tokens_each is null as whole
-from events as e
-join in_epochs as n using (place)
-left join ends as p on p.resource_id = e.resource_id and p.key = e.parent_key
+  t.resource_id,
+  t.number,
+  t.epoch,
+  t.event,
+  t.at_ns,
+  t.sequence,
+  t.span_id,
+  t.keys,
+  case when t.event = 'publish' and t.tokens_each is null then t.key_tokens end as key_tokens,
+  t.tokens_each,
+  case when t.tokens_each is null then coalesce(t.slots, 1) else 0 end as slots_each,
+  coalesce(t.tokens_each, t.key_tokens - coalesce(p.end_tokens, 0), 0) as worth,
+  t.event = 'publish' and t.tokens_each is null as whole
+from told as t
+left join ends as p on p.resource_id = t.resource_id and p.key = t.parent_key
 union all
 select resource_id, -1 - rowid, 0, 'there', null, null, null, [key], null, null, slots_each, worth, whole
 from _residents;

@@ -2,6 +2,7 @@
 --
 -- columns
 --   resource_id VARCHAR -- the engine start
+--   number BIGINT -- place in the order of all changes of the engine start, settled or not, from 1
 --   at_ns BIGINT -- when [ns]
 --   sequence BIGINT -- order among events of one time
 --   span_id VARCHAR -- the span that says so
@@ -35,6 +36,7 @@ changes as (
 )
 select
   e.resource_id,
+  coalesce(u.changes, 0) + row_number() over (partition by e.resource_id order by e.number) as number,
   e.at_ns,
   e.sequence,
   e.span_id,

@@ -76,7 +76,7 @@ def admitted(at: float, free_slots: int | None, free_tokens: int | None) -> dict
 
 
 def changes(store: MemoryStore) -> list[tuple[int, str, int, int]]:
-    rows = store.rows("from _device_changes_in(null, null, null, null)")
+    rows = store.rows("from _device_changes_in(null, null, null, null) order by number")
     return [(row["at_ns"] // SECOND, row["event"], row["slots"], row["tokens"]) for row in rows]
 
 
