@@ -9,7 +9,7 @@ from typing import NamedTuple
 import duckdb
 
 from benchmarks import generated_store
-from turnlens.queries import folding, readonly, schema
+from turnlens.queries import folding, readonly, schema, settling
 
 _QUERIES = Path(schema.__file__).parent
 
@@ -40,11 +40,12 @@ def filled(folder: Path, spans: int) -> Filled:
 
 
 def _fold_seconds(path: Path) -> float:
-    """Bring the facts of all turns up to date, as a collector does that finds spans without them."""
+    """Bring the facts of all turns up to date, and settle them, as a collector does that finds spans without them."""
     connection = duckdb.connect(str(path), config={**readonly.CLOSED_CONFIGURATION, "memory_limit": "4GB"})
     try:
         begun = time.perf_counter()
         folding.fold_all(connection)
+        settling.settle_all(connection)
         connection.execute("checkpoint")
         return time.perf_counter() - begun
     finally:
@@ -53,7 +54,7 @@ def _fold_seconds(path: Path) -> float:
 
 def _digest() -> str:
     """Of what makes such a store, in short: one of other tables, other facts or other traffic is not used again."""
-    sources = [Path(generated_store.__file__), Path(folding.__file__)]
+    sources = [Path(generated_store.__file__), Path(folding.__file__), Path(settling.__file__)]
     for folder in (Path(__file__).with_name("generated"), *(_QUERIES / name for name in ("tables", "views", "facts"))):
         sources += sorted(folder.glob("*.sql"))
     return hashlib.sha256(b"".join(file.read_bytes() for file in sources)).hexdigest()[:8]

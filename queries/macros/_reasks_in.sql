@@ -6,13 +6,23 @@ create or replace macro _reasks_in(the_engine, the_run, since, until, counted) a
 with parts as (
   from _reask_parts_in(the_engine, the_run, since, until)
 ),
+asked_about as (
+  select resource_id, min(used_ns) as from_ns, max(admitted_ns) as until_ns from parts group by resource_id
+),
+-- Lists of keys are heavy, and read only where they count.
+publishes as (
+  select s.rowid as place, s.resource_id, s.end_ns as at_ns
+  from spans as s
+  join asked_about as a on a.resource_id = s.resource_id and s.end_ns > a.from_ns and s.end_ns <= a.until_ns
+  where s.name = 'snapshot.publish' and s.outcome = 'committed' and s.tier = 'device'
+),
 -- Sums up to a time are looked up twice and subtracted: with a row at time 0, so that there is always one to find.
 published as (
   select resource_id, at_ns, sum(sum(published)) over (partition by resource_id order by at_ns) as before
   from (
-    select resource_id, end_ns as at_ns, coalesce(len(keys), 1) as published
-    from spans
-    where name = 'snapshot.publish' and outcome = 'committed' and tier = 'device'
+    select p.resource_id, p.at_ns, coalesce(len(s.keys), 1) as published
+    from publishes as p
+    join spans as s on s.rowid = p.place
     union all
     select distinct resource_id, 0, 0 from parts
   )
