@@ -327,6 +327,14 @@ _VERDICTS = {
 _ELSEWHERE = ("state_not_restorable", "restore_skipped", "placement")
 
 
+_NOT_CACHE = {
+    "not_cache.queue": "The cache was fine; the turn waited in the queue for {}.",
+    "not_cache.frontend": "The cache was fine; the turn reached the scheduler only after {}.",
+    "not_cache.slow_restore": "The restore took longer than restores usually do here, by {}.",
+    "not_cache.load": "The cache was fine; few tokens took longer than they usually do here, by {}, as beside many others.",
+}
+
+
 def verdict(turn: Row) -> str:
     """The verdict in a sentence."""
     said = _VERDICTS.get(turn["verdict"], f"Verdict: {turn['verdict']}.")
@@ -339,9 +347,9 @@ def verdict(turn: Row) -> str:
             f"Verdict: contradictory ({turn['main_cause']}). The events and the times cannot both be right: "
             f"{turn['contradiction']}."
         )
-    if turn["main_cause"] == "not_cache.queue":
-        waited = f"{seconds(turn['queue_seconds'])} of {seconds(turn['ttft_seconds'])}"
-        said += f" The cache was fine; the turn waited in the queue for {waited}."
+    if turn["main_cause"] in _NOT_CACHE:
+        took = f"{seconds(turn['not_cache_seconds'])} of {seconds(turn['ttft_seconds'])}"
+        said += f" {_NOT_CACHE[turn['main_cause']].format(took)}"
     return said
 
 

@@ -119,6 +119,9 @@ _HELP = {
     "not_published.pending": "Publish earlier: captures are longer than the pauses between turns",
     "not_published.output_not_cached": "Keep the KV of answers",
     "not_cache.queue": "More capacity to run: turns that the cache served well waited in the queue",
+    "not_cache.frontend": "See what the server does before the scheduler: tokenizing, templates, its own queue",
+    "not_cache.slow_restore": "A faster tier, or fewer loads at a time: restores took far longer than they usually do",
+    "not_cache.load": "Smaller steps, or fewer turns at a time: few tokens took far longer than they usually do",
 }
 
 

@@ -1,5 +1,5 @@
 -- What each cause cost over a range, the most seconds first: tokens that were recomputed or restored because of it, and seconds to
--- first token lost (by the rules of _lost_spans; of a queue, the time in it). Incomplete turns are left out.
+-- first token lost (by the rules of _lost_spans; of not_cache.* the seconds that view turns names). Incomplete turns are left out.
 --
 -- Example: from lost_by_cause('ring0', null, null, null)
 --
@@ -35,7 +35,7 @@ weighed as (
 every as (
   from weighed
   union all
-  select main_cause, trace_id, span_id, conversation_id, 0, queue_seconds, null, null from t where main_cause = 'not_cache.queue'
+  select main_cause, trace_id, span_id, conversation_id, 0, not_cache_seconds, null, null from t where main_cause like 'not_cache.%'
 ),
 by_whom as (
   select cause, by_conversation, sum(tokens) as tokens

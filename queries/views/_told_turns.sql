@@ -50,7 +50,7 @@
 --   engine VARCHAR -- which server
 --   replica VARCHAR -- which copy of it
 --   verdict VARCHAR -- hit, restored, recomputed, cold or incomplete; whether it is contradictory, view _contradictions tells
---   main_cause VARCHAR -- the cause of most tokens of the verdict's source; not_cache.* where a hit was slow for another reason
+--   main_cause VARCHAR -- the cause of most tokens of the verdict's source; not_cache.* where a hit waited for something else
 --   trace_digest UBIGINT -- md5 of trace_id in short, by which it is found quickly
 --   turn_digest UBIGINT -- the same of turn_id
 --   request_digest UBIGINT -- the same of request_id
@@ -143,6 +143,7 @@ select
   case
     -- The cache did its work and the turn still waited: more than half of the time to the first token, and at least a second.
     when j.verdict = 'hit' and j.queue_ns > j.ttft_ns / 2 and j.queue_ns >= 1_000_000_000 then 'not_cache.queue'
+    when j.verdict = 'hit' and j.frontend_ns > j.ttft_ns / 2 and j.frontend_ns >= 1_000_000_000 then 'not_cache.frontend'
     when j.verdict = 'incomplete' then coalesce(m.cause, 'unobserved.events_missing')
     else m.cause
   end as main_cause,

@@ -5,6 +5,10 @@
 -- turn computes them (a counter that is stuck: they were in the cache); or restored in no time, or 20 times as fast as the median
 -- restore (they were there already, or belong to somebody else).
 --
+-- Where the cache was fine and something else was slow, that is the main cause: more than half of the time to the first token and at
+-- least a second. Of a hit the queue and the frontend; a restore, of a hit or of a restored turn, that took four times as long as
+-- the median one; and of a hit the rest, where that is four times what the median turn takes for as many tokens (at least 1,024).
+--
 -- Example: 40,000 tokens are said to be computed in 0.2 s; the median turn computes 2,700 a second:
 --
 --   fault                       contradiction
@@ -64,6 +68,7 @@
 --   span_digest UBIGINT -- the same of span_id
 --   conversation_digest UBIGINT -- the same of conversation_id
 --   main_cause VARCHAR -- as in view turns
+--   not_cache_seconds DOUBLE -- of not_cache.*: in the queue, in the frontend, or beyond what is usual; else null [s]
 --   verdict VARCHAR -- hit, restored, recomputed, cold, incomplete or contradictory
 --   fault VARCHAR -- of a contradictory turn: engine_fault.*
 --   contradiction VARCHAR -- of a contradictory turn: both sides
@@ -85,15 +90,38 @@ with judged as (
         and u.restoring_turns > 5
         and 20 * t.restore_ns / 1e9 < u.restored_seconds_each * t.restored_tokens
         then 'engine_fault.foreign_restore'
-    end as fault
+    end as fault,
+    case
+      when fault is not null or t.main_cause like 'not_cache.%' then coalesce(fault, t.main_cause)
+      when measured
+        and t.verdict in ('hit', 'restored')
+        and t.restore_ns > t.ttft_ns / 2
+        and t.restore_ns >= 1_000_000_000
+        and (t.restored_tokens = 0 or u.restoring_turns > 5 and t.restore_ns / 1e9 > 4 * restored_usually)
+        then 'not_cache.slow_restore'
+      when measured
+        and t.verdict = 'hit'
+        and t.compute_ns > t.ttft_ns / 2
+        and t.compute_ns >= 1_000_000_000
+        and u.computing_turns > 5
+        and t.compute_ns / 1e9 > 4 * greatest(computed_usually, 1024 * u.computed_seconds_each)
+        then 'not_cache.load'
+      else t.main_cause
+    end as found_cause
   from _turn_facts as t
   left join _speed_facts as u using (resource_id)
 )
 select
   * exclude (
-    verdict, main_cause, fault, measured, computed_usually, restored_usually
+    verdict, main_cause, fault, measured, computed_usually, restored_usually, found_cause
   ),
-  coalesce(fault, main_cause) as main_cause,
+  found_cause as main_cause,
+  case found_cause
+    when 'not_cache.queue' then queue_ns / 1e9
+    when 'not_cache.frontend' then frontend_ns / 1e9
+    when 'not_cache.slow_restore' then restore_ns / 1e9 - coalesce(restored_usually, 0)
+    when 'not_cache.load' then compute_ns / 1e9 - computed_usually
+  end as not_cache_seconds,
   case when fault is null then verdict else 'contradictory' end as verdict,
   fault,
   case fault

@@ -39,7 +39,8 @@
 --   ttft_seconds DOUBLE -- arrival to first token [s]
 --   total_seconds DOUBLE -- arrival to finish [s]
 --   verdict VARCHAR -- hit, restored, recomputed or cold: the largest within S, ties to the worse; incomplete, contradictory
---   main_cause VARCHAR -- the cause of most tokens of the verdict's source; not_cache.* where a hit was slow for another reason
+--   main_cause VARCHAR -- the cause of most tokens of the verdict's source; not_cache.* where something else was slow
+--   not_cache_seconds DOUBLE -- of not_cache.*: in the queue, in the frontend, or beyond what is usual; else null [s]
 --   contradiction VARCHAR -- of a contradictory turn: what the times say against the events
 --   status VARCHAR -- how the turn ended; null while its span has not arrived
 --   complete BOOLEAN -- every prompt position was observed without contradiction
@@ -88,6 +89,7 @@ select
   total_ns / 1e9 as total_seconds,
   verdict,
   main_cause,
+  not_cache_seconds,
   contradiction,
   status,
   complete,
