@@ -213,6 +213,9 @@ def _prefix_changed(span: Row, explained: Row) -> list[str]:
     detail = span["cause"].partition(".")[2]
     said = {
         "header": "from its very beginning",
+        "timestamp": "in dates or times, and in nothing else of the message that differs first",
+        "thinking_stripped": "in a message whose thinking was left out",
+        "namespace": "in its namespace (a salt, an adapter): keys of equal text are not the same",
         "tools": "in its tools",
         "output_rerendered": "in the answer that was given",
         "compaction": "and is shorter than half of it",

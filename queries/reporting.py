@@ -125,6 +125,14 @@ _HELP = {
 }
 
 
+_CHANGED = {
+    "prefix_changed.timestamp": "No dates and times in the prompt before its end: they change every turn",
+    "prefix_changed.thinking_stripped": "Leave thinking in the history as it was generated, or out of what is published",
+    "prefix_changed.namespace": "One salt and one adapter for all turns of a conversation",
+    "prefix_changed.tools": "The same tools in the same order in every turn",
+}
+
+
 def _simple(store: Store, over: Range, causes: list[Row]) -> list[Advice]:
     """What a cause asks for by itself."""
     found: list[Advice] = []
@@ -134,7 +142,7 @@ def _simple(store: Store, over: Range, causes: list[Row]) -> list[Advice]:
     for row in causes:
         what = _HELP.get(row["cause"])
         if row["cause"].startswith("prefix_changed."):
-            what = "Make prompts continue: look at what the client changes between turns"
+            what = _CHANGED.get(row["cause"], "Make prompts continue: look at what the client changes between turns")
         if what is not None:
             words = f"{row['cause']}: {counted(row['turns'], 'turn')} of {counted(row['conversations'], 'conversation')}"
             if row["cause"] in changed:

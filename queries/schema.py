@@ -15,7 +15,7 @@ _MARK = "One row a version that this store has had. Views and macros: "
 
 
 class _Version(NamedTuple):
-    """What a version brought, and the file in ``migrations`` that changes tables of the one before it."""
+    """What a version brought, and the file in ``migrations`` that makes the one before it into this one."""
 
     description: str
     migration: str | None
@@ -25,7 +25,7 @@ HISTORY = {
     1: _Version("first tables: resources, spans, metric_points", None),
     2: _Version("positions of the keys of the reference stream: spans.keys_end_tokens", "reference_positions"),
     3: _Version("facts of turns in tables of their own, kept up to date in the order of spans.span_number", "facts"),
-    4: _Version("what events left on devices is settled as time goes by, in tables of its own", None),
+    4: _Version("in what way messages differ; what events left on devices, settled in tables of its own", "messages"),
 }
 VERSION = max(HISTORY)
 
@@ -60,8 +60,7 @@ def install(connection: duckdb.DuckDBPyConnection) -> None:
 def _migrate(connection: duckdb.DuckDBPyConnection, version: int) -> None:
     """Make the tables of the version before into those of this one."""
     name = HISTORY[version].migration
-    if name is not None:
-        connection.execute(files("turnlens.queries.migrations").joinpath(f"{name}.sql").read_text())
+    connection.execute(files("turnlens.queries.migrations").joinpath(f"{name}.sql").read_text())
     _note(connection, version)
 
 

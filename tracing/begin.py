@@ -5,10 +5,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import index as whole_number
 
+from turnlens.tracing import messages
 from turnlens.tracing.keys import Message, ReusePoints
 from turnlens.tracing.spans import Value
-
-MAX_MESSAGES = 1_024  # the first ones: a prompt that changed is compared from its beginning
 
 
 @dataclass(slots=True)
@@ -30,18 +29,14 @@ class Begin:
         """The turn's beginning: its arrival at the server, where that is known."""
         return self.at_ns if self.arrived_ns is None else min(self.arrived_ns, self.at_ns)
 
-    def take_messages(self, digest: Callable[[str | bytes], str]) -> None:
-        """Make the messages into attributes, and let go of what they say."""
-        messages, self.messages = self.messages, ()
-        if not messages:
-            return
-        contents, ends, roles = zip(*messages[:MAX_MESSAGES], strict=True)
-        told: dict[str, Value] = {
-            "turnlens.messages.digest": [digest(content) for content in contents],
-            "turnlens.messages.end_tokens": [0 if end is None else whole_number(end) for end in ends],
-            "turnlens.messages.role": ["" if role is None else str(role) for role in roles],
-        }
-        self.facts = {"turnlens.message_count": len(messages)} | self.facts | told
+    def take_digests(self, digest: Callable[[str | bytes], str]) -> None:
+        """Make the messages and the namespace into attributes, and let go of what they say."""
+        namespace = self.facts.pop("turnlens.namespace", None)
+        if namespace is not None:
+            self.facts["turnlens.namespace"] = digest(str(namespace))
+        given, self.messages = self.messages, ()
+        if given:
+            self.facts = {"turnlens.message_count": len(given)} | self.facts | messages.told(given, digest)
 
     def check(self) -> list[str]:
         """Make what the engine said usable. Returns the flaws of what was not."""

@@ -162,7 +162,9 @@ class Recorder:
         ``messages`` are (content or a digest of it, end in tokens or None, role or None) each; only digests leave the process.
 
         Known attributes: ``model``, ``run``, ``tenant``, ``message_count``, ``arrived_ns`` (when the server got the request,
-        wall ns) and ``cache_disabled`` (``by_request`` or ``by_configuration``). Others are kept under ``turnlens.``."""
+        wall ns), ``cache_disabled`` (``by_request`` or ``by_configuration``) and ``namespace`` (what keeps this prompt's keys
+        apart from those of equal text: a salt, an adapter; only its digest leaves the process). Others are kept under
+        ``turnlens.``."""
         request_id = _printed(request_id) or ""
         turn = Turn(self._buffer, self._turn_id(request_id), request_id)
         arrived = attributes.pop("arrived_ns", None)

@@ -67,7 +67,7 @@ class Turns:
         """A turn began, while records of it may have been lost already."""
         flaws = begin.check()
         try:
-            begin.take_messages(self._digest)
+            begin.take_digests(self._digest)
         except Exception as error:  # no position depends on them
             self._metrics.misuse("bad_messages", error)
         parent = remote_parent(str(begin.facts.pop("traceparent", None) or ""))

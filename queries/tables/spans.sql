@@ -36,6 +36,9 @@ create table spans (
   messages_digest VARCHAR[],                                             -- digest of each message of the prompt, the first ones of a long one
   messages_end_tokens BIGINT[],                                          -- where each of them ends in the prompt, or 0 [tokens]
   messages_role VARCHAR[],                                               -- role of each of them (tools: the tools' schemas), or ''
+  messages_untimed VARCHAR[],                                            -- digest of each without its dates and times; '' where it has none
+  messages_unthought VARCHAR[],                                          -- digest of each without its thinking; '' where it has none
+  namespace VARCHAR,                                                     -- digest of what keeps keys of equal text apart: a salt, an adapter
   status VARCHAR,                                                        -- how the turn ended: stop, length, abort, cancelled, error, timeout
   complete BOOLEAN,                                                      -- whether every prompt position was observed without contradiction
   incomplete_reasons VARCHAR[],                                          -- why the turn is not complete

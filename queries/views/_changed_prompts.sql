@@ -13,7 +13,7 @@
 --   previous_turn_id VARCHAR -- the conversation's turn before
 --   previous_span_id VARCHAR -- its span
 --   left_tokens BIGINT -- prompt and answer of the previous turn: up to here the prompt could have been known [tokens]
---   detail VARCHAR -- header, tools, history_edited, output_rerendered, truncation or compaction
+--   detail VARCHAR -- namespace, timestamp, thinking_stripped, tools, header, history_edited, output_rerendered, truncation or compaction
 --   has_messages BOOLEAN -- both turns brought digests of their messages
 --   changed_message BIGINT -- number of the first message that is not the same, from 1; null where not known, or where all are
 --   changed_role VARCHAR -- its role
@@ -35,14 +35,15 @@ with asked as (
     seen_tokens,
     seen_basis,
     seen_since_ns,
-    key_tokens
+    key_tokens,
+    namespace
   from spans
   where name = 'turn' and turn_id is not null and conversation_id is not null
 ),
 paired as (
   select
     *,
-    lag(struct_pack(turn_id, trace_id, span_id, start_ns, end_ns, prompt_tokens, output_tokens, complete, key_tokens)) over (
+    lag(struct_pack(turn_id, trace_id, span_id, start_ns, end_ns, prompt_tokens, output_tokens, complete, key_tokens, namespace)) over (
       partition by resource_id, conversation_id order by start_ns, span_id
     ) as before
   from asked
@@ -68,6 +69,7 @@ changed as (
     p.before.span_id as previous_span_id,
     p.before.prompt_tokens + p.before.output_tokens as left_tokens,
     case
+      when p.namespace is distinct from p.before.namespace then 'namespace'
       when p.seen_tokens >= p.before.key_tokens then 'output_rerendered'
       when p.seen_tokens < greatest(coalesce(r.unit_tokens, 1), 1) then 'header'
       when 2 * p.prompt_tokens < p.before.prompt_tokens then 'compaction'
@@ -103,7 +105,10 @@ compared as (
       list_position(list_transform(pairs, lambda pair: pair[1] is distinct from pair[2]), true),
       case when now_count < was_count then now_count + 1 end
     ) as changed_message,
-    nullif(coalesce(now.messages_role[changed_message], was.messages_role[changed_message]), '') as changed_role
+    nullif(coalesce(now.messages_role[changed_message], was.messages_role[changed_message]), '') as changed_role,
+    nullif(was.messages_untimed[changed_message], '') = now.messages_untimed[changed_message] as only_times,
+    nullif(was.messages_unthought[changed_message], '') in (now.messages_digest[changed_message], now.messages_unthought[changed_message])
+      as only_thinking
   from changed as c
   left join spans as now on now.name = 'turn' and now.trace_id = c.trace_id and now.span_id = c.turn_span_id
   left join spans as was on was.name = 'turn' and was.trace_id = c.previous_trace_id and was.span_id = c.previous_span_id
@@ -114,7 +119,13 @@ select
   previous_turn_id,
   previous_span_id,
   left_tokens,
-  case when changed_role = 'tools' then 'tools' else detail end as detail,
+  case
+    when detail = 'namespace' then detail
+    when only_times then 'timestamp'
+    when only_thinking then 'thinking_stripped'
+    when changed_role = 'tools' then 'tools'
+    else detail
+  end as detail,
   now_count is not null and was_count is not null as has_messages,
   changed_message::bigint as changed_message,
   changed_role

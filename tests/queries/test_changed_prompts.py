@@ -187,5 +187,44 @@ def test_the_report_names_the_message() -> None:
     store: Any = scene.store()
     advice = [one for one in report(store, Range())["advice"] if one.evidence.startswith("prefix_changed")]
     assert [one.evidence for one in advice] == [
-        "prefix_changed.header: 2 turns of 1 conversation; first message 1 (system) in 2 of 2"
+        "prefix_changed.timestamp: 2 turns of 1 conversation; first message 1 (system) in 2 of 2"
     ]
+
+
+def test_only_the_time_changed() -> None:
+    before = _messages("You are kind. It is Monday, November 30th 2026, 10:02.", "Hello", "Hello!")
+    after = _messages("You are kind. It is Tuesday, December 1st 2026, 9:15 PM.", "Hello", "Hello!", "And?")
+    assert _changed(before, after, NEW) == [
+        ("prefix_changed.timestamp", "derived", "message 1 (system)", "message 1 (system)", None)
+    ]
+    more = _messages("You are kind. It is Tuesday, December 1st 2026, 9:15 PM. Be brief.", "Hello", "Hello!", "And?")
+    assert _changed(before, more, NEW)[0][0] == "prefix_changed.header"
+
+
+def test_thinking_that_was_left_out() -> None:
+    before = _messages("You are kind.", "Hello", "<think>\nA greeting.\n</think>\n\nHello!", "More", roles="suau")
+    after = _messages("You are kind.", "Hello", "Hello!", "More", "Yes", "And?", roles="suauau")
+    keys = [*OLD[:2], *NEW[2:]]
+    assert _changed(before, after, keys) == [
+        ("prefix_changed.thinking_stripped", "derived", "message 3 (assistant)", "message 3 (assistant)", None)
+    ]
+    other = _messages("You are kind.", "Hello", "Good day!", "More", "Yes", "And?", roles="suauau")
+    assert _changed(before, other, keys)[0][0] == "prefix_changed.history_edited"
+
+
+def test_another_namespace() -> None:
+    """The same text under another salt: its keys are not the same. Only a digest of the salt is kept."""
+    scene = Scene()
+    scene.serve("a-1", "a", 100, OLD, 0.0, publish=OLD, namespace="salt one")
+    scene.serve("a-2", "a", 130, NEW, 10.0, namespace="salt two")
+    scene.serve("a-3", "a", 130, NEW, 20.0, hit=128, namespace="salt two")
+    store = scene.store()
+    rows = store.rows("select turn_id, main_cause from turns order by 1")
+    assert [tuple(row.values()) for row in rows] == [
+        ("a-1", "first_seen.new_conversation"),
+        ("a-2", "prefix_changed.namespace"),
+        ("a-3", "provided.turn"),
+    ]
+    (first, second, third) = store.rows("select namespace from spans where name = 'turn' order by turn_id")
+    assert first != second == third
+    assert len(first["namespace"]) == 32

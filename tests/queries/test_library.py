@@ -69,10 +69,7 @@ def test_everything_to_ask_has_a_worked_example(item: SqlObject) -> None:
 
 def test_every_file_is_of_readable_size() -> None:
     for item in library.objects():
-        assert (
-            item.name in ("spans", "_told_causes", "_told_turns", "_turn_spans", "_turn_verdicts")
-            or item.sql.count("\n") <= 125
-        ), item.name
+        assert item.name in ("spans", "_told_causes", "_told_turns", "_turn_spans") or item.sql.count("\n") <= 140, item.name
 
 
 def test_generated_files_are_current() -> None:

@@ -104,6 +104,9 @@ class SchedulerTrace(RestoreHooks):
             attributes["cache_disabled"] = "by_configuration"
         elif request.skip_reading_prefix_cache:
             attributes["cache_disabled"] = "by_request"
+        apart = [part for part in (request.cache_salt, request.lora_request and request.lora_request.lora_name) if part]
+        if apart:
+            attributes["namespace"] = " ".join(apart)
         external = client_id(request.request_id)
         headers: Any = request.trace_headers or {}
         turn = self.recorder.turn(
