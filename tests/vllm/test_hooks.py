@@ -303,3 +303,14 @@ def test_chunks_with_a_deferred_restore(asynchronous: bool) -> None:
     events = [event for event, _ in bench.recorder.of("turn") if event != "published"]
     assert events == ["turn", "admitted", "restore_started", "restore_finalized", *["computed"] * 3, "first_token", "finished"]
     bench.check_all()
+
+
+def test_what_keeps_keys_of_equal_text_apart_is_named() -> None:
+    bench = make()
+    first = bench.add("plain", text(1, 64), max_tokens=1)
+    salted = bench.add("salted", text(1, 64), max_tokens=1, cache_salt="a user's")
+    bench.run()
+    assert first.block_hashes != salted.block_hashes
+    (plain,), (apart,) = bench.recorder.of("plain", "turn"), bench.recorder.of("salted", "turn")
+    assert "namespace" not in plain[1]
+    assert apart[1]["namespace"] == "a user's"
