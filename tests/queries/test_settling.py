@@ -85,6 +85,25 @@ def test_what_comes_late_unsettles() -> None:
     assert changes(store) == [*right, (5, "publish", 0, 32)]
 
 
+def test_an_engine_that_ended_is_settled_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However little it is, and to its end."""
+    monkeypatch.setattr(settling, "DUE", 1_000)
+    monkeypatch.setattr(settling, "LAG_NS", 600 * SECOND)
+    store = filled({}, [turn(0, 20), blocks(1, ["a", "b"]), gone(4, ["a"], 16)])
+    assert settled(store) == [{"upto": 0, "slots": 0, "tokens": 0, "told": 2, "due": 1_000}]
+    other = filled({}, [turn(0, 9_000), blocks(3_603, ["x"])]).rows("select * exclude (attributes, span_number) from spans")
+    insert(store, "spans", [row | {"resource_id": "s", "trace_id": "u"} for row in other])
+    assert settled(store)[0]["upto"] == 0
+    later = filled({}, [turn(0, 9_000), blocks(3_605, ["y"])]).rows("select * exclude (attributes, span_number) from spans")
+    insert(store, "spans", [row | {"resource_id": "s", "trace_id": "v"} for row in later])
+    assert settled(store) == [
+        {"upto": 4, "slots": 0, "tokens": 16, "told": 2, "due": 1_002},
+        {"upto": 0, "slots": 0, "tokens": 0, "told": 2, "due": 1_000},
+    ]
+    kept = store.rows("select resource_id, at_ns // 1_000_000_000 as at, tokens from _device_changes order by number")
+    assert [tuple(row.values()) for row in kept] == [("r", 1, 32), ("r", 4, 16)]
+
+
 @settings(max_examples=3, deadline=None, derandomize=True, phases=[Phase.generate])
 @given(cuts=st.sets(st.integers(1, 1_100), min_size=1, max_size=4), swapped=st.booleans())
 def test_every_answer_is_the_same(cuts: set[int], swapped: bool) -> None:
