@@ -51,6 +51,8 @@ _CHECKPOINT = "256MB"
 FOLD_SPANS = 25_000
 # How long closing waits for facts; a collector that is told to stop is killed when it takes too long.
 _LAST_FOLD_SECONDS = 5.0
+# How long a snapshot tries to get at a moment at which the log can be written into the file.
+_CHECKPOINT_SECONDS = 5.0
 # What queries may write beside the store when they do not fit into memory. DuckDB's own limit is 90 % of the disk, and the
 # spans need that disk.
 _SPILL = "10GB"
@@ -168,7 +170,7 @@ class Store:
 
     def _copy(self, target: BinaryIO) -> int:
         try:
-            self._writer.execute("checkpoint")
+            self._checkpoint()
             log = self.path.with_name(self.path.name + ".wal")
             if log.exists() and log.stat().st_size:
                 raise UnavailableError("the store could not be brought into one file now; ask again")
@@ -183,6 +185,19 @@ class Store:
             self._recover()
             raise UnavailableError(f"no snapshot could be made: {_first_line(error)}") from error
         return size
+
+    def _checkpoint(self) -> None:
+        """Write the log into the file. While a reader still sees the time before a commit, DuckDB refuses for a moment."""
+        deadline = time.monotonic() + _CHECKPOINT_SECONDS
+        while True:
+            try:
+                self._writer.execute("checkpoint")
+            except duckdb.TransactionException:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
+            else:
+                return
 
     # -- telling facts, from any thread --------------------------------------------------------------------------------
 
@@ -230,6 +245,8 @@ class Store:
         """Settle a part of what events left on the device (``turnlens.queries.settling``). Returns whether there may be more.
         Raises UnavailableError where the store is at fault."""
         with self._folding:
+            if self._lost:
+                raise UnavailableError(self._lost)
             try:
                 with self._open_cursor() as cursor:
                     return settling.settle(cursor)

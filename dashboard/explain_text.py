@@ -7,6 +7,8 @@ from turnlens.dashboard import wording
 from turnlens.dashboard.wording import Row
 from turnlens.queries.words import counted
 
+# What is left out of a loss is said from this part of it on.
+_WORTH_SAYING = 0.01
 _TITLES = {
     "hit": "Provided",
     "restored": "Why not a hit",
@@ -140,28 +142,30 @@ def _accounts(turn: Row) -> str:
 
 def _cost(explained: Row) -> str:
     cost: Row | None = explained["cost"]
-    if cost is None or explained["turn"]["verdict"] == "cold":
+    if cost is None:
         return ""
     if cost["lost_seconds"] is None:
         of = "this conversation has" if explained["turn"]["conversation_id"] else "there is no conversation, and so"
         return f"What it cost\n  Not known: {of} no hit turns to compare with."
     if cost["lost_basis"] == "rate":
         error = f" (± {100 * cost['lost_error_ratio']:.0f} %)" if cost["lost_error_ratio"] is not None else ""
-        computed = (
-            f"computing {counted(explained['turn']['recomputed_tokens'], 'token')} at this engine's prefill rate{error}, and "
-        )
+        computed = f"computing {counted(cost['avoidable_tokens'], 'token')} at this engine's prefill rate{error}, and "
         return (
             f"What it cost\n  About {wording.seconds(cost['lost_seconds'])}: "
-            f"{computed if explained['turn']['recomputed_tokens'] else ''}the time of its restores. "
+            f"{computed if cost['avoidable_tokens'] else ''}the time of its restores. "
             "There are no hit turns of its conversation to compare with."
         )
     if cost["lost_seconds"] == 0:
         return "What it cost\n  Nothing: hits of this conversation take no less time to the first token."
     hits = f"median of {cost['hit_turns']}" if cost["hit_turns"] > 1 else "one turn"
+    more = cost["new_text_seconds"] or 0.0
+    new_text = (
+        f" and {wording.seconds(more)} for more new text than theirs" if more >= _WORTH_SAYING * cost["lost_seconds"] else ""
+    )
     return (
         f"What it cost\n  {wording.seconds(cost['lost_seconds'])}. "
         f"Hits of this conversation take {wording.seconds(cost['hit_median_seconds'])} to the first token ({hits}), "
-        "the queue left out."
+        f"the queue{new_text} left out."
     )
 
 

@@ -131,7 +131,7 @@ GROUPS = {
         "conversation_of named_conversation conversation_named conversation_with_id nearest_conversations unnamed_turns"
     ),
     "Which turns and conversations there are": "list_turns list_conversations totals_by_verdict range_facts",
-    "Where the time goes": "report_totals lost_by_cause lease_gaps changed_messages",
+    "Where the time goes": "report_totals lost_by_cause cause_names lease_gaps changed_messages",
     "How much may come between": "retention_curve retention_half reasks",
     "Slots or memory, and who took whose place": (
         "bounds_in evictions_by_reason occupancy_in blame_of_conversations blame_of_turns"

@@ -10,12 +10,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from turnlens.queries import ranges
+from turnlens.queries import causes, ranges
 from turnlens.queries.errors import QueryError
 from turnlens.queries.ranges import Range
 from turnlens.queries.store import Store
 
 Row = dict[str, Any]
+_VERDICTS = ("hit", "restored", "recomputed", "cold", "contradictory")
 KINDS = ("run", "version", "engine")
 _EVERYWHERE = Range()
 _COMPARISONS: dict[str, Callable[[float, float], bool]] = {
@@ -130,7 +131,14 @@ def frame(store: Store, of: Sides) -> pa.Table:
 def conditions(store: Store, texts: tuple[str, ...]) -> list[Condition]:
     """Read ``reuse_ratio<-0.02`` and the like. Raises QueryError, with the figures there are, for what is none."""
     known = [row["figure"] for row in store.query("from compare_figures()").to_pylist()] if texts else []
-    return [_condition(text, known) for text in texts]
+    found = [_condition(text, known) for text in texts]
+    for condition in found:
+        name, _, of = condition.figure.partition(".")
+        if name == "cause_ratio":
+            causes.check(store, of)
+        elif of and of not in _VERDICTS:
+            raise QueryError(f"There is no verdict {of!r} of complete turns. There are: {', '.join(_VERDICTS)}.")
+    return found
 
 
 def _condition(text: str, known: list[str]) -> Condition:

@@ -137,10 +137,7 @@ def fold(connection: _Connection, most: int = SPANS) -> Folded:
     except duckdb.Error as error:
         if upto - first >= _LEFT_OUT:
             return fold(connection, max(_LEFT_OUT, (upto - first) // 8))
-        connection.execute(
-            "update _folded set upto = ?, failed_spans = failed_spans + ?, last_error = ?",
-            [upto, upto - first + 1, str(error)[:500]],
-        )
+        _leave_out(connection, after, upto, upto - first + 1, str(error)[:500])
         turns = 0
     return Folded(upto, last, turns)
 
@@ -179,6 +176,23 @@ def _transact(connection: _Connection, after: int, upto: int) -> int:
         connection.execute("rollback")
         raise
     return turns
+
+
+def _leave_out(connection: _Connection, after: int, upto: int, spans: int, error: str) -> None:
+    """Count spans that cannot be told, and do without what was settled before they came."""
+    connection.execute("begin")
+    try:
+        for table in ("_settled", "_device_changes", "_residents", "_snapshot_ends"):
+            connection.execute(
+                f"delete from {table} where resource_id in "  # noqa: S608
+                "(select resource_id from spans where span_number > ? and span_number <= ?)",
+                [after, upto],
+            )
+        connection.execute("update _folded set upto = ?, failed_spans = failed_spans + ?, last_error = ?", [upto, spans, error])
+        connection.execute("commit")
+    except BaseException:
+        connection.execute("rollback")
+        raise
 
 
 def _tell(connection: _Connection, after: int, upto: int) -> int:

@@ -19,7 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from turnlens.queries import comparing, library, ranges
+from turnlens.queries import causes, comparing, library, ranges
 from turnlens.queries.arguments import ARGUMENTS, RANGE
 from turnlens.queries.comparing import Sides
 from turnlens.queries.errors import QueryError, UnknownConversationError
@@ -51,7 +51,7 @@ def ask(store: Store, name: str, over: Range | None = None, /, **arguments: obje
 
     ``over`` is the range of a macro that has one (None: everything, even where that is nothing); other arguments are given by
     their names, and one that is left away is null, where null means something. Raises QueryError for a name or an argument that
-    is not there, for one that is missing, and for a range in which no turn lies."""
+    is not there, for one that is missing, for an unknown cause, and for a range in which no turn lies."""
     return ask_all(store, (name,), over, **arguments)[name]
 
 
@@ -63,6 +63,8 @@ def ask_all(store: Store, names: Sequence[str], over: Range | None = None, /, **
         if name not in taken:
             there = f"It takes {', '.join(sorted(taken))}." if taken else "It takes none."
             raise QueryError(f"{' and '.join(names)} has no argument {name!r}. {there}")
+    if arguments.get("the_cause") is not None:
+        causes.check(store, str(arguments["the_cause"]))
     if over is not None:
         if not any(_ranges(item) for item in items):
             raise QueryError(f"{' and '.join(names)} is not about a range.")

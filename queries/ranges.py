@@ -10,6 +10,8 @@ from typing import Any
 from turnlens.queries.errors import QueryError
 from turnlens.queries.store import Store
 
+# Times that a store can hold, from 1970 to 2116 (turnlens.tracing.conventions.MOST_NS).
+_MOST_NS = 2**62
 _UNITS = {"s": "seconds", "m": "minutes", "min": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
@@ -41,7 +43,7 @@ def read(
     now = time.time_ns() if now_ns is None else now_ns
     if last is not None and since is not None:
         raise QueryError("--last and --since both say where the range begins: leave one away.")
-    begin = _ns(since) if since is not None else now - _length_ns(last) if last is not None else None
+    begin = _ns(since) if since is not None else now - _length_ns(last, now) if last is not None else None
     end = _ns(until) if until is not None else None
     if begin is not None and end is not None and begin >= end:
         raise QueryError(f"The range ends at {said(end)}, before it begins at {said(begin)}.")
@@ -76,14 +78,23 @@ def _ns(text: str) -> int:
             f"{text!r} is no time. Write 2026-11-29T14:05 or 2026-11-29 14:05:00+01:00; without a zone it is UTC."
         ) from None
     when = when.replace(tzinfo=UTC) if when.tzinfo is None else when
-    return round(when.timestamp() * 1e6) * 1000
+    ns = round(when.timestamp() * 1e6) * 1000
+    if not 0 <= ns <= _MOST_NS:
+        raise QueryError(f"{text!r} is no time that anything was recorded at: they are from 1970 to 2116.")
+    return ns
 
 
-def _length_ns(text: str) -> int:
+def _length_ns(text: str, now_ns: int) -> int:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|min|h|d|w)", text.strip())
     if found is None or not float(found[1]):
         raise QueryError(f"{text!r} is no length of time. Write 90s, 30m, 1h, 7d or 2w.")
-    return round(timedelta(**{_UNITS[found[2]]: float(found[1])}).total_seconds() * 1e9)
+    try:
+        length = round(timedelta(**{_UNITS[found[2]]: float(found[1])}).total_seconds() * 1e9)
+    except OverflowError:
+        length = _MOST_NS
+    if length >= now_ns:
+        raise QueryError(f"{text!r} ago is before 1970, and nothing was recorded then.")
+    return length
 
 
 def said(ns: int) -> str:

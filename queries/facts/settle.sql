@@ -24,8 +24,8 @@ join _device_events as e using (number)
 where k.is_last and e.event in ('publish', 'there') and e.epoch = (select max(epoch) from _device_events);
 create temporary table _new_ends as
 select resource_id, key, max(key_tokens) as end_tokens
-from (select resource_id, unnest(keys) as key, key_tokens from _device_events where key_tokens is not null)
-where key not in (select key from _snapshot_ends)
+from (select resource_id, unnest(keys) as key, key_tokens from _device_events where key_tokens is not null) as new
+where key is not null and not exists (from _snapshot_ends as known where known.key = new.key)
 group by all;
 drop table temp.spans;
 drop table temp._residents;

@@ -16,7 +16,13 @@ with named as (
   select
     t.*,
     r.engine_version,
-    case names_of when 'run' then t.run when 'version' then r.engine_version when 'engine' then t.engine end as name
+    case coalesce(names_of, '')
+      when 'run' then t.run
+      when 'version' then r.engine_version
+      when 'engine' then t.engine
+      when '' then null
+      else error('Nothing is compared by ' || names_of || ': run, version or engine.')
+    end as name
   from turns as t
   left join resources as r using (resource_id)
   where (the_engine is null or t.engine = the_engine) and (the_run is null or t.run = the_run)
@@ -53,7 +59,11 @@ select
   2 * (g.hit_tokens + g.restored_tokens) < g.prompt_tokens as below_cached,
   g.ttft_seconds,
   g.total_seconds,
-  case when g.verdict = 'hit' then 0 else c.lost_seconds end as lost_seconds,
+  case
+    -- A turn that no cache could have helped is in no row of turn_costs, and lost nothing.
+    when c.trace_id is not null then c.lost_seconds
+    when g.verdict in ('hit', 'restored', 'recomputed', 'cold') then 0
+  end as lost_seconds,
   g.verdict,
   g.main_cause
 from grown as g

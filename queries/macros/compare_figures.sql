@@ -38,6 +38,6 @@ from (
     (23, 'ttft_median_seconds.*', 's', 'time to first token, median, of turns with verdict *'),
     (24, 'ttft_p90_seconds.*', 's', 'time to first token that 90 % of the turns with verdict * keep to'),
     (25, 'lost_seconds', 's', 'seconds to first token lost, of the turns for which that is known (view turn_costs)'),
-    (26, 'lost_seconds_per_turn', 's', 'seconds to first token lost, by the turns for which that is known; 0 for a hit'),
+    (26, 'lost_seconds_per_turn', 's', 'seconds to first token lost, by the turns for which that is known; 0 for a hit and where no cache could have helped'),
     (27, 'cause_ratio.*', 'ratio', 'turns with main cause *, of all turns')
 ) as listed (position, figure, unit, meaning);

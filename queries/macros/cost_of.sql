@@ -1,4 +1,5 @@
--- What one turn cost against the hit turns of its conversation: the row of view turn_costs, or none for a hit.
+-- What one turn cost against the hit turns of its conversation: the row of view turn_costs, or none for a hit and
+-- for a turn that no cache could have helped.
 -- Where its conversation and its arrival are known, the search is quick.
 --
 -- Example: from cost_of('0af7651916cd43dd8448eb211c80319c', 'b7ad6b7169203331')
@@ -8,11 +9,13 @@
 --   served_seconds DOUBLE -- its time to first token without the queue [s]
 --   hit_turns BIGINT -- hit turns of the conversation that it is compared with
 --   hit_median_seconds DOUBLE -- served_seconds of the hit turns, median [s]
---   lost_seconds DOUBLE -- the difference, at least 0; null where there is nothing to compare with [s]
+--   avoidable_tokens BIGINT -- as in view turn_costs [tokens]
+--   new_text_seconds DOUBLE -- as in view turn_costs [s]
+--   lost_seconds DOUBLE -- as in view turn_costs [s]
 --   lost_basis VARCHAR -- hits or rate, as in view turn_costs
---   lost_error_ratio DOUBLE -- standard error of that rate over the rate; null for hits
+--   lost_error_ratio DOUBLE -- standard error of that rate over the rate; null for hits, and where only restores count
 create or replace macro cost_of(trace, span, conversation := null, at_ns := null) as table
-select ttft_seconds, served_seconds, hit_turns, hit_median_seconds, lost_seconds, lost_basis, lost_error_ratio
+select ttft_seconds, served_seconds, hit_turns, hit_median_seconds, avoidable_tokens, new_text_seconds, lost_seconds, lost_basis, lost_error_ratio
 from turn_costs
 where trace_id = trace
   and span_id = span

@@ -29,7 +29,7 @@ select
   row_number() over in_order as turn,
   t.turn_id,
   t.prompt_tokens,
-  t.prompt_tokens - lag(t.prompt_tokens) over in_order as growth_tokens,
+  t.prompt_tokens - lag(t.prompt_tokens) over continued as growth_tokens,
   t.cached_ratio,
   t.hit_ratio,
   t.restored_ratio,
@@ -43,11 +43,13 @@ select
   t.computed_ratio,
   t.unobserved_ratio,
   'id' as linked_by,
-  lag(t.turn_id) over in_order as previous_turn,
+  lag(t.turn_id) over continued as previous_turn,
   t.engine,
   t.replica,
   t.incomplete_because
 from _turn_shares as t
 where t.conversation_digest = md5_number_lower(the_conversation) and t.conversation_id = the_conversation
-window in_order as (order by t.start_ns, t.turn_id)
+window
+  in_order as (order by t.start_ns, t.turn_id),
+  continued as (partition by t.engine, t.run order by t.start_ns, t.turn_id)
 order by turn;

@@ -25,6 +25,7 @@ with asked as (
       when 'turns' then other_turns
       when 'tokens' then computed_tokens
       when 'seconds' then idle_seconds
+      else error('There is no axis ' || coalesce(axis, 'null') || ': publishes, conversations, turns, tokens or seconds.')
     end::double as passed
   from _reasks_in(the_engine, the_run, since, until, axis = 'conversations')
 ),

@@ -24,6 +24,7 @@ create table _turn_facts (
   computed_tokens BIGINT,        -- coverage, recomputed + new [tokens]
   recomputed_tokens BIGINT,      -- coverage; null where S is unknown [tokens]
   new_tokens BIGINT,             -- coverage; null where S is unknown [tokens]
+  avoidable_new_tokens BIGINT,   -- of the new tokens those that a cache could have had: held elsewhere, or changed in the prompt [tokens]
   unobserved_tokens BIGINT,      -- coverage [tokens]
   work_hit_tokens BIGINT,        -- work over all attempts [tokens]
   work_restored_tokens BIGINT,   -- work over all attempts [tokens]

@@ -63,14 +63,13 @@ told as (
   join events as e using (place)
   join spans as s on s.rowid = n.place
 ),
+-- A parent counts once it is published.
 ends as (
-  select resource_id, key, max(end_tokens) as end_tokens
-  from (
-    from _snapshot_ends
-    union all
-    select resource_id, key, key_tokens from told where event = 'publish' and tokens_each is null
-  )
-  group by all
+  select resource_id, key, 0 as number, end_tokens from _snapshot_ends
+  union all
+  select resource_id, key, number, key_tokens
+  from told
+  where event = 'publish' and tokens_each is null and key is not null and key_tokens is not null
 )
 select
   t.resource_id,
@@ -87,7 +86,7 @@ select
   coalesce(t.tokens_each, t.key_tokens - coalesce(p.end_tokens, 0), 0) as worth,
   t.event = 'publish' and t.tokens_each is null as whole
 from told as t
-left join ends as p on p.resource_id = t.resource_id and p.key = t.parent_key
+asof left join ends as p on p.resource_id = t.resource_id and p.key = t.parent_key and t.number >= p.number
 union all
 select resource_id, -1 - rowid, 0, 'there', null, null, null, [key], null, null, slots_each, worth, whole
 from _residents;

@@ -26,6 +26,7 @@
 --   computed_tokens BIGINT -- coverage, recomputed + new [tokens]
 --   recomputed_tokens BIGINT -- coverage; null where S is unknown [tokens]
 --   new_tokens BIGINT -- coverage; null where S is unknown [tokens]
+--   avoidable_new_tokens BIGINT -- of the new tokens those that a cache could have had: held elsewhere, or changed in the prompt [tokens]
 --   unobserved_tokens BIGINT -- coverage [tokens]
 --   work_hit_tokens BIGINT -- work over all attempts [tokens]
 --   work_restored_tokens BIGINT -- work over all attempts [tokens]
@@ -78,6 +79,12 @@ weights as (
   from _told_causes as c
   group by all
 ),
+avoidable as (
+  select trace_id, span_id, sum(tokens) as tokens
+  from weights
+  where source = 'new' and split_part(cause, '.', 1) in ('prefix_changed', 'state_not_restorable', 'restore_skipped', 'placement')
+  group by all
+),
 main as (
   select w.trace_id, w.span_id, w.cause
   from weights as w
@@ -116,6 +123,7 @@ select
   j.computed_tokens,
   j.recomputed_tokens,
   j.new_tokens,
+  coalesce(a.tokens, 0)::bigint as avoidable_new_tokens,
   j.unobserved_tokens,
   j.work_hit_tokens,
   j.work_restored_tokens,
@@ -153,4 +161,5 @@ select
   md5_number_lower(j.span_id) as span_digest,
   md5_number_lower(j.conversation_id) as conversation_digest
 from judged as j
-left join main as m using (trace_id, span_id);
+left join main as m using (trace_id, span_id)
+left join avoidable as a on a.trace_id = j.trace_id and a.span_id = j.span_id;

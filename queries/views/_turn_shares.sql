@@ -15,6 +15,7 @@
 --   verdict VARCHAR -- as in view turns
 --   main_cause VARCHAR -- as in view turns
 --   started_at TIMESTAMP_NS -- arrival, UTC
+--   run VARCHAR -- label of the experiment
 --   engine VARCHAR -- which server
 --   replica VARCHAR -- which copy of it
 --   incomplete_because VARCHAR -- why not complete
@@ -39,6 +40,7 @@ select
   verdict,
   main_cause,
   make_timestamp_ns(start_ns) as started_at,
+  run,
   engine,
   replica,
   list_aggregate(incomplete_reasons, 'string_agg', ', ') as incomplete_because,

@@ -1,6 +1,7 @@
 -- One row a turn with the conversation that it belongs to and the turn that it continues. Where a turn has no conversation id, it
 -- is linked by its prefix: to the latest earlier turn of the same engine start whose whole prompt (or prompt and answer) stands at
 -- the beginning of its own. Its conversation is then that turn's, or ``derived:`` and the id of the first turn.
+-- A turn with an id continues the one before it of the same engine and run: benchmarks use the ids of their conversations again.
 --
 -- Example: a-1 and a-2 bring no id, and a-2's prompt begins with a-1's:
 --
@@ -65,7 +66,7 @@ select
   resource_id
 from _turn_facts
 where conversation_id is not null
-window in_order as (partition by conversation_id order by start_ns, turn_id)
+window in_order as (partition by engine, run, conversation_id order by start_ns, turn_id)
 union all
 select
   u.turn_id,

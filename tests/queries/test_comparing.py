@@ -115,8 +115,8 @@ def test_ten_turns_a_side(two: MemoryStore) -> None:
 
 def test_seconds_lost_are_those_of_the_turns(two: MemoryStore) -> None:
     rows = two.rows(
-        "select run, coalesce(sum(lost_seconds), 0) as lost, count(lost_seconds) + count(*) filter (verdict = 'hit') as known "
-        "from turns left join turn_costs using (trace_id, span_id) where complete group by run"
+        "select run, coalesce(sum(lost_seconds), 0) as lost, count(*) filter (c.trace_id is null or lost_seconds is not null) as known "
+        "from turns as t left join turn_costs as c using (trace_id, span_id) where complete and verdict <> 'contradictory' group by run"
     )
     by_run = {row["run"]: row for row in rows}
     found = compared(two, "before", "after")["lost_seconds"]
@@ -319,3 +319,7 @@ def test_conditions_are_read_and_refused(two: MemoryStore) -> None:
     for figure in ("reuse", "cause_ratio.", "ttft_median_seconds.*"):
         with pytest.raises(QueryError, match=r"(There is no figure|is no condition).*Figures: turns, incomplete_turns, "):
             comparing.conditions(two, (f"{figure}<1",))
+    with pytest.raises(QueryError, match=r"There is no cause 'evicted\.slot'\. Is one of these meant: evicted\.slots, "):
+        comparing.conditions(two, ("cause_ratio.evicted.slot>0.1",))
+    with pytest.raises(QueryError, match=r"There is no verdict 'warm' of complete turns\. There are: hit, restored, "):
+        comparing.conditions(two, ("ttft_median_seconds.warm>0.1",))

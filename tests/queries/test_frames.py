@@ -101,6 +101,15 @@ def test_a_range_narrows_and_is_checked(store: MemoryStore) -> None:
         frames.ask(empty, "lost_by_cause", Range())
 
 
+def test_what_a_macro_cannot_mean_is_refused(store: MemoryStore) -> None:
+    with pytest.raises(QueryError, match=r"There is no cause 'evicted\.slot'\. Is one of these meant: evicted\.slots, "):
+        frames.ask(store, "turns_page", the_cause="evicted.slot", rows_each=10, page_number=1)
+    with pytest.raises(QueryError, match="There is no axis nope: publishes, conversations, turns, tokens or seconds"):
+        frames.ask(store, "retention_curve", axis="nope")
+    with pytest.raises(QueryError, match="Nothing is compared by nope: run, version or engine"):
+        store.query("from compare('nope', 'a', 'b', null, null, null, null, null, null)")
+
+
 def test_several_at_once_get_each_what_it_takes(store: MemoryStore) -> None:
     found = frames.ask_all(store, ("bounds_in", "evictions_by_reason"), Range(), interval_seconds=1)
     assert found["bounds_in"]["interval_seconds"].to_pylist() == [1.0]

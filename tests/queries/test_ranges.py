@@ -37,6 +37,10 @@ def test_lengths_count_back_from_now(text: str, seconds: int) -> None:
             {"since": "2026-09-21", "until": "2026-09-20"},
             "ends at 2026-09-20 00:00:00 UTC, before it begins at 2026-09-21 00:00:00 UTC",
         ),
+        ({"last": "999999999999w"}, "'999999999999w' ago is before 1970, and nothing was recorded then."),
+        ({"last": "3000w"}, "'3000w' ago is before 1970"),
+        ({"since": "0001-01-01"}, "'0001-01-01' is no time that anything was recorded at: they are from 1970 to 2116."),
+        ({"until": "9999-12-31T23:59"}, "'9999-12-31T23:59' is no time that anything was recorded at"),
         ({"since": "2026-09-22"}, "begins in the future, at 2026-09-22 00:00:00 UTC"),
     ],
 )

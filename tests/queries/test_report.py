@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from memory_store import START_NS, MemoryStore, Scene
-from scenes import two_slots
+from scenes import chain, two_slots
 
 from turnlens.dashboard import report_text
 from turnlens.queries.errors import QueryError
@@ -37,7 +37,8 @@ def _ring() -> MemoryStore:
 
 
 def test_causes_totals_and_seconds() -> None:
-    """a-3 took 4.1 s where its conversation's hit took 1 s (queues of 0.1 s left out): 3.1 s for 96 tokens."""
+    """a-3 took 4.0 s where its conversation's hit took 0.9 s (queues left out). It had ten new tokens more, of 120 that took 4 s:
+    3.1 s less a third of a second for 96 tokens."""
     store = _ring()
     made = report(store, Range())
     totals = {
@@ -47,7 +48,7 @@ def test_causes_totals_and_seconds() -> None:
     assert made["totals"]["reuse_ratio"] == 96 / 192
     row = dict(made["causes"][0])
     assert len(made["causes"]) == 1
-    assert row.pop("lost_seconds") == pytest.approx(3.1)
+    assert row.pop("lost_seconds") == pytest.approx(3.1 - 10 * 4 / 120)
     assert row == {
         "cause": "evicted.slots",
         "turns": 1,
@@ -64,7 +65,7 @@ def test_causes_totals_and_seconds() -> None:
         "  reuse of what had been seen before: 50.0 % (hit or restored) · median time to first token 1.0 s\n"
         "\n"
         "Where the time goes (seconds to first token lost against a hit)\n"
-        "  1  evicted.slots                        3.1 s       1 turn            96 tokens   mostly by b (100 %); "
+        "  1  evicted.slots                        2.8 s       1 turn            96 tokens   mostly by b (100 %); "
         "90 % of memory free meanwhile\n"
         "\n"
         "What to do\n"
@@ -154,3 +155,78 @@ def test_seconds_add_up() -> None:
     assert math.isclose(sum(row["lost_seconds"] or 0 for row in rows) - queued - changed, whole["s"] + of_hits, rel_tol=1e-9)
     assert sum(row["turns"] for row in rows) > 50
     store.close()
+
+
+def test_new_text_is_nobodys_fault() -> None:
+    """b-2 has 320 tokens hit, 320 that were evicted, and 50,000 new ones; it takes 20 s, a hit half a second. What it lost is what
+    its 320 tokens took, and not the 19.5 s between the two."""
+    scene = Scene()
+    keys = chain("b", 40)
+    scene.serve("b-0", "b", 656, keys, 0.0, wait=0.0, publish=keys)
+    scene.serve("b-1", "b", 656, keys, 10.0, hit=640, wait=0.0, first=10.5)
+    scene.recorder.evicted(keys[20:], 16, reason="memory", at_ns=scene.at(15))
+    scene.serve("b-2", "b", 50_640, [*keys, *chain("x", 3_125)], 20.0, hit=320, wait=0.0, first=40.0)
+    store = scene.store()
+    (cost,) = store.rows("from turn_costs where turn_id = 'b-2'")
+    each = 20 / 50_320
+    assert cost["avoidable_tokens"] == 320
+    assert cost["new_text_seconds"] == pytest.approx((50_000 - 16) * each)
+    assert cost["lost_seconds"] == 0  # a hit's own 0.5 s are more than 320 tokens take
+    assert lost(store)["evicted.memory"] == 0
+
+
+def test_a_turn_that_nothing_could_have_helped_lost_nothing() -> None:
+    """Whatever its conversation's later turns are: two runs of which one hits and one computes everything again differ by that."""
+    scene = Scene()
+    for n in range(6):
+        for run, start in (("good", 100.0 * n), ("bad", 5_000 + 100.0 * n)):
+            keys = chain(f"{run}{n}:", 1_000)
+            scene.serve(f"{run}{n}-1", f"{run}{n}", 16_008, keys, start, wait=0.0, first=start + 10, publish=keys, run=run)
+            if run == "good":
+                scene.serve(
+                    f"{run}{n}-2", f"{run}{n}", 16_008, keys, start + 50, hit=16_000, wait=0.0, first=start + 50.5, run=run
+                )
+            else:
+                scene.recorder.evicted(keys, 16, reason="memory", at_ns=scene.at(start + 20))
+                scene.serve(f"{run}{n}-2", f"{run}{n}", 16_008, keys, start + 50, wait=0.0, first=start + 60, run=run)
+    store = scene.store()
+    assert store.rows("select count(*) as n from turn_costs where turn_id like '%-1'") == [{"n": 0}]
+    rows = store.rows(
+        "from compare('run', 'good', 'bad', null, null, null, null, null, null) where figure like 'lost_seconds%'"
+    )
+    (whole, each) = sorted(rows, key=lambda row: row["figure"])
+    assert (whole["a"], round(whole["b"], 1), whole["differs"]) == (0, 57.0, True)
+    assert (each["a"], round(each["b"], 2), each["turns_a"], each["turns_b"]) == (0, 4.75, 12, 12)
+
+
+def test_a_turns_loss_is_shared_out_by_time() -> None:
+    """A restore of 96 tokens took 6 s, the 44 others 3 s, of which 16 were not new. A hit takes 1 s and has 4 new tokens: of the 8 s
+    more, 24 x 3 / 44 s are for 24 more new tokens; the rest is the restore's and the 16 tokens', as 6 to 3 x 16 / 44."""
+    scene = Scene()
+    keys = chain("a", 7)
+    scene.serve("a-1", "a", 112, keys, 0.0, wait=0.0, publish=keys)
+    scene.serve("a-2", "a", 116, keys, 10.0, hit=112, wait=0.0)
+    scene.recorder.evicted(keys, 16, reason="memory", at_ns=scene.at(15))
+    turn = scene.recorder.turn("a-3", "a", prompt_tokens=140, prefix=[*keys, "x7"], prefix_at=16, at_ns=scene.at(20))
+    turn.admitted(0, offered_tokens=96, tier="host", at_ns=scene.at(20))
+    turn.restore_started(96, tier="host", at_ns=scene.at(20))
+    turn.restore_finalized(True, 96, at_ns=scene.at(26))
+    turn.computed(96, 140, at_ns=scene.at(29))
+    turn.first_token(at_ns=scene.at(29))
+    turn.finished("stop", output_tokens=1, at_ns=scene.at(30))
+    store = scene.store()
+    (row,) = store.rows("select restored_tokens, recomputed_tokens, new_tokens from turns where turn_id = 'a-3'")
+    assert tuple(row.values()) == (96, 16, 28)
+    whole = 8 - (28 - 4) * 3 / 44
+    (cost,) = store.rows("select lost_seconds from turn_costs where turn_id = 'a-3'")
+    assert cost["lost_seconds"] == pytest.approx(whole)
+    rows = store.rows("select source, sum(seconds) as seconds from _lost_spans where tokens > 0 group by 1 order by 1")
+    computing = 3 * 16 / 44
+    assert [row["seconds"] for row in rows if row["source"] in ("recomputed", "restored")] == [
+        pytest.approx(whole * computing / (6 + computing)),
+        pytest.approx(whole * 6 / (6 + computing)),
+    ]
+
+
+def lost(store: MemoryStore) -> dict[str, float]:
+    return {row["cause"]: row["lost_seconds"] for row in store.rows("from lost_by_cause(null, null, null, null)")}

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
+import duckdb
 import pytest
-from device_events import SECOND, SNAPSHOTS, blocks, changes, filled, gone, insert, turn
+from device_events import SECOND, SNAPSHOTS, blocks, changes, filled, gone, insert, snapshot, turn
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from memory_store import MemoryStore
@@ -83,6 +84,35 @@ def test_what_comes_late_unsettles() -> None:
     )
     assert settled(store) == [{"upto": 5, "slots": 0, "tokens": 32, "told": 5, "due": 6}]
     assert changes(store) == [*right, (5, "publish", 0, 32)]
+
+
+def test_a_snapshot_without_a_key_and_a_parent_that_comes_after_its_child() -> None:
+    """B is worth 250 tokens when it comes: nobody knows yet where A ends. C, which comes after A and B, is worth what lies past B."""
+    nameless = {"name": "snapshot.publish", "at": 0.5, "outcome": "committed", "key_tokens": 50}
+    spans = [turn(0, 20), nameless, snapshot(1, "B", 250, "A"), snapshot(2, "A", 100), snapshot(3, "C", 400, "B")]
+    right = [(0, "publish", 1, 50), (1, "publish", 2, 300), (2, "publish", 3, 400), (3, "publish", 4, 550)]
+    store = filled({}, spans)
+    assert changes(store) == right
+    settled(store)
+    assert store.rows("select count(*) as n from _live_changes") == [{"n": 0}]
+    assert changes(store) == right
+
+
+def test_a_late_event_that_cannot_be_told_unsettles(monkeypatch: pytest.MonkeyPatch) -> None:
+    spans = [turn(0, 20), blocks(1, ["a", "b"]), blocks(3, ["c"])]
+    store = filled({}, spans)
+    settled(store)
+    late = filled({}, [*spans, gone(2, ["a", "b"], 16)]).rows(
+        "select * exclude (attributes, span_number) from spans where end_ns = 2e9"
+    )
+
+    def failing(*_: object) -> int:
+        raise duckdb.ConversionException("no")
+
+    monkeypatch.setattr(folding, "_tell", failing)
+    insert(store, "spans", late)
+    folding.fold_all(store.connection)
+    assert changes(store) == [(1, "publish", 0, 32), (2, "evict", 0, 0), (3, "publish", 0, 16)]
 
 
 def test_an_engine_that_ended_is_settled_whole(monkeypatch: pytest.MonkeyPatch) -> None:

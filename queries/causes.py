@@ -1,0 +1,15 @@
+"""Names of causes that somebody asks for: one that there cannot be is refused with those that may be meant."""
+
+from difflib import get_close_matches
+
+from turnlens.queries.errors import QueryError
+from turnlens.queries.store import Store
+
+
+def check(store: Store, cause: str) -> None:
+    """Raises QueryError for a cause that is none (macro ``cause_names``)."""
+    known: list[str] = store.query("select cause from cause_names()").column("cause").to_pylist()
+    if cause not in known:
+        near = get_close_matches(cause, known, 5)
+        there = f"Is one of these meant: {', '.join(near)}?" if near else "`turnlens sql 'from cause_names()'` lists them."
+        raise QueryError(f"There is no cause {cause!r}. {there}")
