@@ -142,7 +142,7 @@ def _accounts(turn: Row) -> str:
 
 def _cost(explained: Row) -> str:
     cost: Row | None = explained["cost"]
-    if cost is None:
+    if cost is None or (explained["turn"]["verdict"] == "cold" and cost["lost_seconds"] is None):
         return ""
     if cost["lost_seconds"] is None:
         of = "this conversation has" if explained["turn"]["conversation_id"] else "there is no conversation, and so"

@@ -8,7 +8,7 @@ from typing import Any
 from turnlens.queries.errors import QueryError
 from turnlens.queries.ranges import Range, check
 from turnlens.queries.store import Store
-from turnlens.queries.whatif import Study, stream
+from turnlens.queries.whatif import Outcome, Study, stream
 from turnlens.queries.whatif.policies import POLICIES
 from turnlens.queries.whatif.remedies import AT_ONCE
 from turnlens.queries.words import counted
@@ -73,6 +73,8 @@ def _capacity(store: Store, over: Range, causes: list[Row]) -> list[Advice]:
         words = f"a replay of {study.stream.engine} does not meet its record closely enough to say how much they would save"
         return [Advice("More slots or blocks, or another policy: see `turnlens whatif`", words, None)]
     ran = study.outcome(policy, recorded)
+    (room,) = store.query("from _lost_to_room(?, ?, ?, ?, ?)", [*over.parameters, engine["resource_id"]]).to_pylist()
+    lost: float | None = room["lost_seconds"]
     basis = f"replayed on {counted(study.stream.publishes, 'publish', 'publishes')} of {study.stream.engine}"
     found: list[Advice] = []
     needed = study.knee(policy).nearly
@@ -82,15 +84,16 @@ def _capacity(store: Store, over: Range, causes: list[Row]) -> list[Advice]:
             Advice(
                 f"{ran.unit.capitalize()} {recorded:,} → {needed:,}",
                 f"reuse on the device {_percent(ran.reuse_ratio)} → {_percent(more.reuse_ratio)}, {basis}",
-                _saved(ran.lost_seconds, more.lost_seconds),
+                _saved(lost, ran, more),
             )
         )
     others = [(other, study.outcome(other, recorded)) for other in POLICIES.values() if other.name != policy.name]
     found += [
         Advice(
             f"{other.name} at {recorded:,} {ran.unit}",
-            f"reuse on the device {_percent(ran.reuse_ratio)} → {_percent(then.reuse_ratio)}, {basis}",
-            _saved(ran.lost_seconds, then.lost_seconds),
+            f"reuse on the device {_percent(ran.reuse_ratio)} → {_percent(then.reuse_ratio)}, {basis}"
+            + (f"; in the place of more {ran.unit}" if found else ""),
+            _saved(lost, ran, then),
         )
         for other, then in others
         if then.hit_tokens > ran.hit_tokens
@@ -167,8 +170,11 @@ def _leases(store: Store, over: Range, causes: list[Row]) -> list[Advice]:
     return [Advice(f"Leases {gaps['most_seconds']:,.0f} s longer", words, lost["lost_seconds"])]
 
 
-def _saved(before: float | None, after: float | None) -> float | None:
-    return None if before is None or after is None else before - after
+def _saved(lost: float | None, ran: Outcome, then: Outcome) -> float | None:
+    """Of what was lost for want of room, as much as the replay saves of the tokens that it does not find: as the causes are
+    ranked, whether these tokens were computed again or restored."""
+    missed = ran.seen_tokens - ran.hit_tokens
+    return None if lost is None or not missed else lost * min(1.0, (then.hit_tokens - ran.hit_tokens) / missed)
 
 
 def _percent(ratio: float | None) -> str:

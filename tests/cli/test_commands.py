@@ -113,7 +113,7 @@ def test_explain_in_three_formats(store: str) -> None:
         (96, 130, "first_seen.new_tokens"),
     ]
     assert data["spans"][0]["eviction"]["by_turn"] == "b-1"
-    assert data["cost"]["lost_seconds"] == 3.4
+    assert data["cost"]["lost_seconds"] == pytest.approx(3.4 - 20 * 3.8 / 130)
     rows = list(csv.DictReader(io.StringIO(run("explain", "a-3", "--store", store, "--format", "csv").output)))
     assert [row["cause"] for row in rows] == ["evicted.slots", "first_seen.new_tokens"]
 

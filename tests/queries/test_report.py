@@ -83,20 +83,28 @@ def test_ranges_and_names() -> None:
 
 
 def test_more_slots_and_another_policy_are_recommended() -> None:
-    made = report(two_slots().store(), Range())
+    """A-t2 computes 1,000 tokens again, 2 ms each, all but the last for want of a slot. The replay finds 999 of 1,000."""
+    made = report(two_slots(seconds_each=0.002).store(), Range())
+    assert made["causes"][0]["lost_seconds"] == pytest.approx(1.998)
     assert [(one.what, round(one.gain_seconds or 0, 3)) for one in made["advice"]] == [
-        ("Slots 2 → 3", 0.899),
-        ("greedy_dual_size at 2 slots", 0.899),
+        ("Slots 2 → 3", 1.996),
+        ("greedy_dual_size at 2 slots", 1.996),
     ]
-    assert made["advice"][0].evidence == "reuse on the device 0.0 % → 99.9 %, replayed on 4 publishes of test/r0"
+    basis = "reuse on the device 0.0 % → 99.9 %, replayed on 4 publishes of test/r0"
+    assert [one.evidence for one in made["advice"]] == [basis, f"{basis}; in the place of more slots"]
+
+
+def test_a_loss_that_is_not_known_is_no_gain_that_is() -> None:
+    """Every turn takes a second, however long it is: nothing says what a token costs."""
+    assert [one.gain_seconds for one in report(two_slots().store(), Range())["advice"]] == [None, None]
 
 
 def test_what_would_be_saved_is_of_the_range() -> None:
     """A comes back at 30 s. Until then nothing was lost, and from then on all of it."""
-    store = two_slots().store()
+    store = two_slots(seconds_each=0.002).store()
     assert report(store, Range(until_ns=START_NS + 25 * 10**9))["advice"] == []
     after = report(store, Range(since_ns=START_NS + 25 * 10**9))
-    assert [round(one.gain_seconds or 0, 3) for one in after["advice"]] == [0.899, 0.899]
+    assert [round(one.gain_seconds or 0, 3) for one in after["advice"]] == [1.996, 1.996]
     assert "reuse on the device 0.0 % → 99.9 %" in after["advice"][0].evidence
 
 

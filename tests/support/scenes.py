@@ -314,8 +314,9 @@ def store_of(name: str) -> tuple[MemoryStore, str]:
     return make().store(), turn
 
 
-def two_slots(policy: str = "lru_leaf") -> Scene:
-    """Conversation A leaves 1,000 tokens; B and C take the two slots; A comes back to nothing."""
+def two_slots(policy: str = "lru_leaf", seconds_each: float = 0.0) -> Scene:
+    """Conversation A leaves 1,000 tokens; B and C take the two slots; A comes back to nothing. Every turn has its first token after
+    a second, or ``seconds_each`` of its tokens later."""
     scene = Scene(slots=2, pool_tokens=10_000, unit_tokens=1, policy=policy)
     recorder, at = scene.recorder, scene.at
 
@@ -323,13 +324,14 @@ def two_slots(policy: str = "lru_leaf") -> Scene:
         begun = recorder.turn(name, of, prompt_tokens=tokens, prefix=[key], prefix_at=[tokens], at_ns=at(start))
         recorder.sample(0 if gone else 1, 9_000, at_ns=at(start))
         begun.admitted(hit, at_ns=at(start + 0.1))
-        begun.computed(hit, tokens, at_ns=at(start + 1))
+        done = at(start + 1 + seconds_each * tokens)
+        begun.computed(hit, tokens, at_ns=done)
         if gone:
-            recorder.evicted([gone], tokens_each=1_000, reason="slots", for_turn=begun, policy=policy, at_ns=at(start + 1))
-        publish = recorder.publish(key, tokens, turn=begun, at_ns=at(start + 1))
-        publish.end("committed", at_ns=at(start + 1))
-        begun.first_token(at_ns=at(start + 1))
-        begun.finished("stop", output_tokens=1, at_ns=at(start + 2))
+            recorder.evicted([gone], tokens_each=1_000, reason="slots", for_turn=begun, policy=policy, at_ns=done)
+        publish = recorder.publish(key, tokens, turn=begun, at_ns=done)
+        publish.end("committed", at_ns=done)
+        begun.first_token(at_ns=done)
+        begun.finished("stop", output_tokens=1, at_ns=done + 10**9)
 
     turn("A-t1", "A", "4c", 1_000, 0, 0, None)
     turn("B-t1", "B", "0a", 10, 10, 0, None)
