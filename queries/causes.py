@@ -8,7 +8,7 @@ from turnlens.queries.store import Store
 
 def check(store: Store, cause: str) -> None:
     """Raises QueryError for a cause that is none (macro ``cause_names``)."""
-    known: list[str] = store.query("select cause from cause_names()").column("cause").to_pylist()
+    known = [str(row["cause"]) for row in store.query("select cause from cause_names()").to_pylist()]
     if cause not in known:
         near = get_close_matches(cause, known, 5)
         there = f"Is one of these meant: {', '.join(near)}?" if near else "`turnlens sql 'from cause_names()'` lists them."

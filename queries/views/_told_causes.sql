@@ -66,7 +66,7 @@ parts as (
   select
     p.*,
     -- What is told of a turn that has ended has to be there whole, or an earlier admission or restore would stand in its place.
-    coalesce(t.end_ns is not null and t.attempts > o.admitted_attempts, false) as admission_lost,
+    coalesce(t.end_ns is not null and t.attempts > coalesce(o.admitted_attempts, 0), false) as admission_lost,
     coalesce(t.end_ns is not null and w.offers not between w.restores and w.restores + w.skips, false)
       or coalesce(t.restores > o.restores, false) as restore_lost,
     coalesce(t.end_ns is not null and t.attempts - 1 > o.preemptions, false) as preemption_lost,
@@ -154,7 +154,11 @@ looked_up as (
     end as own,
     case when parts.lost_span_id is null then later.span_id end as next_span_id,
     case when other.event = 'evicted' and other.at_ns >= coalesce(parts.provided_ns, 0) - 3_600_000_000_000 then 'evicted.' || coalesce(other.reason, 'unspecified') || ' (' || other.tier || ')' end
-      as is_evicted_elsewhere
+      as is_evicted_elsewhere,
+    -- Where nothing ever happened to it on the device, as far as the recorder knew, the other tier is where it was.
+    case when is_evicted_elsewhere is not null and before.span_id is null and parts.fate_span_id is null then 'evicted.' || coalesce(other.reason, 'unspecified') end
+      as only_elsewhere,
+    other.span_id as elsewhere_span_id
   from parts
   asof left join on_device as before
     on parts.resource_id = before.resource_id and parts.missing_key = before.key and parts.admitted_ns >= before.at_ns
@@ -273,6 +277,8 @@ decided as (
         then is_disabled
       when source = 'new' and coalesce(is_prefix_changed, is_not_restorable, is_restore_skipped, is_placement) is not null
         then coalesce(is_prefix_changed, is_not_restorable, is_restore_skipped, is_placement)
+      -- Where it was held, or that its state was not to be had, the admission would have said.
+      when source = 'new' and admission_lost then 'unobserved.events_missing'
       when source = 'new' and seen_tokens = 0 and previous_span_id is null then 'first_seen.new_conversation'
       when source = 'new' then 'first_seen.new_tokens'
       else
@@ -286,6 +292,7 @@ decided as (
           is_placement,
           is_not_published,
           is_evicted,
+          only_elsewhere,
           'unobserved.events_missing'
         )
     end as cause
@@ -310,6 +317,7 @@ select
     when cause like 'placement.%' then case when held_replica is null then 'assumed' else 'derived' end
     when seen_basis = 'conversation' and source = 'recomputed' then 'assumed'
     when cause like 'granularity.%' or cause = 'not_published.pending' then 'derived'
+    when cause like 'evicted.%' and is_evicted is null then 'derived'
     when inherited and (cause like 'evicted.%' or cause like 'not_published.%') then 'derived'
     when cause like 'provided.%' and provider is null then 'assumed'
     else 'observed'
@@ -323,9 +331,10 @@ select
       case when cause like 'restore_failed.%' then 'snapshot.restore ' || failed_restore_span_id end,
       case when cause like 'restore_skipped.%' then 'snapshot.restore ' || skipped_restore_span_id end,
       case when cause = 'placement.other_replica' then 'snapshot.publish ' || held_span_id end,
-      case when cause like 'evicted.%' then 'snapshot.evict ' || event_span_id end,
+      case when cause like 'evicted.%' then 'snapshot.evict ' || coalesce(case when is_evicted is not null then event_span_id end, elsewhere_span_id) end,
       case when cause like 'not_published.%' then 'snapshot.publish ' || coalesce(event_span_id, next_span_id) end,
       case when source in ('recomputed', 'computed') and is_disabled is not null and is_disabled <> cause then 'also ' || is_disabled end,
+      case when source = 'recomputed' and is_prefix_changed is not null and is_prefix_changed <> cause then 'also ' || is_prefix_changed end,
       case
         when source = 'recomputed' and is_restore_failed is not null and is_restore_failed <> cause then 'also ' || is_restore_failed
       end,
@@ -345,7 +354,7 @@ select
           then 'also ' || is_not_published
       end,
       case when source in ('recomputed', 'restored') and is_evicted is not null and is_evicted <> cause then 'also ' || is_evicted end,
-      case when source = 'recomputed' then 'also ' || is_evicted_elsewhere end
+      case when source = 'recomputed' and (only_elsewhere is null or cause <> only_elsewhere) then 'also ' || is_evicted_elsewhere end
     ],
     lambda item: item is not null
   ) as evidence,

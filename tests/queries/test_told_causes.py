@@ -214,3 +214,17 @@ def test_nonsense_at_an_admission_leaves_the_turn_incomplete() -> None:
     store = end(scene, turn)
     (row,) = store.rows("select complete, incomplete_reasons[1] as reason from turns where turn_id = 'a-2'")
     assert tuple(row.values()) == (False, "bad_admitted")
+
+
+def test_what_only_another_tier_had_and_lost() -> None:
+    """Six blocks went to the host, and from there for want of room; on the device they were never said to be."""
+    scene = Scene()
+    keys = KEYS[:6]
+    turn = scene.serve("a-1", "a", 100, keys, 0.0)
+    scene.recorder.published(keys, 16, turn=turn, tier="host", at_ns=scene.at(1))
+    scene.recorder.evicted(keys, 16, tier="host", reason="tier_capacity", at_ns=scene.at(5))
+    scene.serve("a-2", "a", 140, KEYS, 10.0)
+    store = scene.store()
+    rows = store.rows("select cause, confidence, evidence[2] as second from causes where turn_id = 'a-2' and start_token = 0")
+    (evict,) = store.rows("select span_id from spans where name = 'snapshot.evict'")
+    assert rows == [{"cause": "evicted.tier_capacity", "confidence": "derived", "second": f"snapshot.evict {evict['span_id']}"}]
