@@ -1,5 +1,6 @@
 """One turn explained, as data. Every number and every cause comes from the SQL; this only fetches and groups."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from typing import Any, Literal
 
@@ -24,11 +25,17 @@ def explain(store: Store, turn: str, replay: Literal["none", "briefly", "all"] =
     ids = [found["trace_id"], found["span_id"]]
     at = [*ids, found["start_ns"]]
     within = [*at, None if found["end_ns"] is None else found["end_ns"] + _AFTER_NS]
-    (row,) = _rows(store, "from turn_of(?, ?, at_ns := ?)", at)
-    cost = _rows(store, "from cost_of(?, ?, conversation := ?, at_ns := ?)", [*ids, row["conversation_id"], found["start_ns"]])
-    spans = _rows(store, "from causes_of(?, ?, at_ns := ?)", at)
+    # Each takes longest to plan, and they know nothing of each other.
+    with ThreadPoolExecutor(3) as pool:
+        asked = pool.submit(_rows, store, "from turn_of(?, ?, at_ns := ?)", at)
+        asked_spans = pool.submit(_rows, store, "from causes_of(?, ?, at_ns := ?)", at)
+        asked_waterfall = pool.submit(_rows, store, "from waterfall_of(?, ?, at_ns := ?, until_ns := ?)", within)
+        (row,) = asked.result()
+        cost = _rows(
+            store, "from cost_of(?, ?, conversation := ?, at_ns := ?)", [*ids, row["conversation_id"], found["start_ns"]]
+        )
+        spans, waterfall = asked_spans.result(), asked_waterfall.result()
     remedies = None if replay == "none" else kept(store, row, spans, at_once=replay == "briefly")
-    waterfall = _rows(store, "from waterfall_of(?, ?, at_ns := ?, until_ns := ?)", within)
     restored = any(span["name"] == "snapshot.restore" for span in waterfall)
     return {
         "turn": row,

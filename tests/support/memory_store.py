@@ -1,6 +1,7 @@
 """A store of its own, fed by a real recorder through the real OTLP encoding and the collector's decoding, without a server."""
 
 import shutil
+import threading
 import time
 from collections.abc import Sequence
 from functools import cache
@@ -43,6 +44,7 @@ class MemoryStore:
             self.connection = duckdb.connect(path)
             schema.install(self.connection)
         self._known: set[str] = set()
+        self._one_at_a_time = threading.Lock()
 
     def add(self, spans: Sequence[ReadableSpan]) -> None:
         batch = decode_traces(encode_spans(spans), time.time_ns())
@@ -50,8 +52,10 @@ class MemoryStore:
         arriving.insert_spans(self.connection, [batch])
 
     def query(self, sql: str, parameters: Parameters = None) -> pa.Table:
-        folding.fold_all(self.connection)
-        return readonly.run(self.connection.cursor(), sql, parameters)
+        with self._one_at_a_time:
+            folding.fold_all(self.connection)
+            cursor = self.connection.cursor()
+        return readonly.run(cursor, sql, parameters)
 
     def change(self, sql: str) -> None:
         """Change what is stored, as no collector does, and tell all facts anew."""
