@@ -8,8 +8,8 @@ from turnlens.queries.store import Store
 
 def check(store: Store, cause: str) -> None:
     """Raises QueryError for a cause that is none (macro ``cause_names``)."""
-    known = [str(row["cause"]) for row in store.query("select cause from cause_names()").to_pylist()]
-    if cause not in known:
+    if store.query("select 1 from cause_names() where cause = ? limit 1", [cause]).num_rows == 0:
+        known = [str(row["cause"]) for row in store.query("select cause from cause_names()").to_pylist()]
         near = get_close_matches(cause, known, 5)
         there = f"Is one of these meant: {', '.join(near)}?" if near else "`turnlens sql 'from cause_names()'` lists them."
         raise QueryError(f"There is no cause {cause!r}. {there}")

@@ -38,7 +38,7 @@ _TELLING = (
     "_told_turns",
 )
 # Told by them, and not by spans.
-_BESIDE = ("_cause_labels", "_peers", "_told_speeds", "_device_events", "_device_keys", "_live_changes")
+_BESIDE = ("_cause_labels", "_avoidable_classes", "_peers", "_told_speeds", "_device_events", "_device_keys", "_live_changes")
 _TOLD = (
     "_turn_facts",
     "_cause_facts",

@@ -2,8 +2,8 @@
 create or replace temporary table _changed_speeds as
 with changed as (
   select -1 as sign, * from _stale
-  union all
-  select 1, * from _fresh_turns
+  union all by name
+  select 1 as sign, * from _fresh_turns
 ),
 work as (
   select sign, resource_id, 'computed' as kind, computed_tokens as tokens, compute_ns as ns

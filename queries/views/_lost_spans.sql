@@ -57,5 +57,5 @@ where t.complete
   and (
     c.source in ('recomputed', 'restored')
     or c.source = 'new'
-    and split_part(c.cause, '.', 1) in ('prefix_changed', 'state_not_restorable', 'restore_skipped', 'placement')
+    and split_part(c.cause, '.', 1) in (select class from _avoidable_classes)
   );

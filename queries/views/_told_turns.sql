@@ -82,7 +82,7 @@ weights as (
 avoidable as (
   select trace_id, span_id, sum(tokens) as tokens
   from weights
-  where source = 'new' and split_part(cause, '.', 1) in ('prefix_changed', 'state_not_restorable', 'restore_skipped', 'placement')
+  where source = 'new' and split_part(cause, '.', 1) in (select class from _avoidable_classes)
   group by all
 ),
 main as (

@@ -1,15 +1,18 @@
-"""Opening stores that are somebody else's, newer or broken; the lock; a disk that is full."""
+"""Opening stores that are somebody else's, newer or broken; the lock; snapshots; a disk that is full."""
 
+import io
 import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
 
+from turnlens.collectors.errors import UnavailableError
 from turnlens.collectors.store import Store
 from turnlens.queries import schema
 from turnlens.queries.errors import StoreError, StoreLockedError, StoreMissingError, StoreVersionError
@@ -93,6 +96,26 @@ def test_reading_its_own_file_does_not_lose_the_lock(tmp_path: Path) -> None:
             assert size > 0
             assert from_another_process(path) == "opened"  # the day this fails, DuckDB has mended it
         assert from_another_process(path) == "locked"
+    finally:
+        store.close()
+
+
+def test_a_snapshot_waits_for_readers_of_the_time_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DuckDB writes no log into the file while somebody still sees rows that are gone since."""
+    store = Store(tmp_path / "turns.duckdb")
+    try:
+        reader = store._readers.cursor()
+        reader.execute("begin transaction read only").execute("select count(*) from schema_history").fetchall()
+        store._writer.execute("update schema_history set description = 'changed'")
+        monkeypatch.setattr("turnlens.collectors.store._CHECKPOINT_SECONDS", 0.1)
+        with pytest.raises(UnavailableError, match=r"no snapshot could be made: .*other write transactions"):
+            store.snapshot(io.BytesIO())
+        monkeypatch.setattr("turnlens.collectors.store._CHECKPOINT_SECONDS", 60.0)
+        leaving = threading.Timer(0.3, reader.close)
+        leaving.start()
+        target = io.BytesIO()
+        assert store.snapshot(target) == len(target.getvalue())
+        leaving.join()
     finally:
         store.close()
 

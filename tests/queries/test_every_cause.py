@@ -6,8 +6,6 @@ from pathlib import Path
 import pytest
 from memory_store import MemoryStore, Scene
 
-from turnlens.queries import library
-
 KEYS = [f"a{n}" for n in range(8)]
 HERE = Path(__file__)
 
@@ -145,4 +143,3 @@ def test_the_page_of_causes_has_them_all() -> None:
         if cause not in named and not any(cause.startswith(name.rstrip("*")) for name in named if name.endswith("*"))
     ]
     assert [cause for cause in missing if not cause.endswith(".unspecified")] == []
-    assert library.get("cause_names").columns

@@ -8,6 +8,7 @@ from typing import Any
 import duckdb
 import pytest
 from memory_store import MemoryStore, Scene
+from mixed_traffic import traffic
 from scenes import SCENES, chain, first_turn
 
 from turnlens.queries import folding
@@ -110,3 +111,20 @@ def test_a_turn_that_does_not_say_when_it_began() -> None:
     store.add(scene.spans())
     store.change("update spans set start_ns = null")
     assert [row["turn_id"] for row in store.rows("select turn_id from turns")] == ["a-1"]
+
+
+def test_columns_in_another_order_are_the_same_columns() -> None:
+    """As a migration may leave them. Turns are told, and some of them again."""
+    answers: list[list[Row]] = []
+    for moved in (False, True):
+        store = MemoryStore()
+        if moved:
+            store.connection.execute("alter table _turn_facts drop column avoidable_new_tokens")
+            store.connection.execute("alter table _turn_facts add column avoidable_new_tokens BIGINT")
+        spans = traffic("all")
+        for part in (spans[1::2], spans[::2]):
+            store.add(part)
+            folding.fold_all(store.connection)
+        answers.append(store.rows("from _speed_facts order by resource_id"))
+    assert answers[0] == answers[1]
+    assert any(row["computing_turns"] for row in answers[0])
