@@ -12,10 +12,10 @@ from turnlens.collectors.server import Collector, serve
 from turnlens.collectors.settings import Settings, flag_of, loopback, variable_of
 from turnlens.dashboard import checking, comparisons, explain_text, histories, occupancies, output, reporting, simulating
 from turnlens.dashboard.verbs import FORMAT, STORE, F, Failure, Misuse, failing, over_range, print_answer, print_list
-from turnlens.queries import connect, library
+from turnlens.queries import connect, frames, library
 from turnlens.queries.explain import explain as explain_turn
 from turnlens.queries.ranges import Range
-from turnlens.queries.store import ServerStore
+from turnlens.queries.store import ServerStore, Store
 
 VERDICTS = ("hit", "restored", "recomputed", "cold", "incomplete", "contradictory")
 
@@ -126,7 +126,7 @@ def queries(name: str | None, store: str | None, form: str) -> None:
         if name is None:
             print_answer(connect(store), "list_objects", form)
         else:
-            print_answer(connect(store), "list_columns", form, object=name)
+            _columns_of(connect(store), name, form)
         return
     if name is None:
         rows = [{"name": o.name, "kind": o.kind.removesuffix("s"), "what": o.brief} for o in library.objects() if not o.private]
@@ -139,6 +139,20 @@ def queries(name: str | None, store: str | None, form: str) -> None:
     output.emit([column._asdict() for column in found.columns], ["name", "type", "brief"], form)
     if form == "table":
         click.echo(f"\n{found.sql}", nl=False)
+
+
+def _columns_of(store: Store, name: str, form: str) -> None:
+    """Of a table or a view of a store; a macro's are not known before it is called."""
+    try:
+        found = frames.ask(store, "list_columns", object=name)
+    finally:
+        store.close()
+    if not found.num_rows:
+        raise Misuse(
+            f"There is no table or view {name} in {store.where}. `turnlens queries` lists them; without --store "
+            f"`turnlens queries {name}` shows a macro, too."
+        )
+    output.emit(found.to_pylist(), found.column_names, form)
 
 
 @turnlens.command()

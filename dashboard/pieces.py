@@ -9,7 +9,7 @@ import streamlit as st
 
 from turnlens.dashboard import address, charts, output
 from turnlens.dashboard.charts import Figure
-from turnlens.queries.errors import QueryError, StoreError
+from turnlens.queries.errors import QueryError, StoreError, UnknownCauseError
 from turnlens.queries.store import Store
 from turnlens.queries.words import counted
 
@@ -132,7 +132,10 @@ def go_to_turn(ask: str) -> NoReturn:
 
 def trouble(error: StoreError) -> None:
     """The store cannot be read or did not answer: what happened, and what to do."""
-    if isinstance(error, QueryError):
+    if isinstance(error, UnknownCauseError):
+        st.warning("No turn can have this main cause.", icon=":material/help:")
+        hint = "Choose another one at the side, or none."
+    elif isinstance(error, QueryError):
         st.error("The store did not answer this page's question.", icon=":material/error:")
         hint = "A store of another version of Turnlens may lack what this page asks for: start `turnlens serve` on it once."
     else:

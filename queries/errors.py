@@ -5,6 +5,7 @@ StoreError
  ├── StoreLockedError     another process has the file open
  ├── StoreVersionError    written by a newer Turnlens, or not by Turnlens at all
  └── QueryError           the SQL was refused or failed
+      ├── UnknownCauseError  there is no such cause
       └── UnknownIdError     nothing, or more than one thing, has that id
            ├── UnknownTurnError
            └── UnknownConversationError
@@ -29,6 +30,10 @@ class StoreVersionError(StoreError):
 
 class QueryError(StoreError):
     """The SQL was refused, failed or ran too long."""
+
+
+class UnknownCauseError(QueryError):
+    """There is no cause of this name."""
 
 
 class UnknownIdError(QueryError):

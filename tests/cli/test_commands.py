@@ -367,6 +367,11 @@ def test_queries_of_a_store(store: str, serving: Collector) -> None:
         assert {("turns", "view"), ("spans", "table"), ("turn_of", "macro")} <= {(row["name"], row["kind"]) for row in listed}
         columns = json.loads(run("queries", "restores", "--store", where, "--format", "json").output)
         assert columns[0] == {"name": "turn_id", "type": "VARCHAR", "brief": "the turn that it was for"}
+        missing = run("queries", "evictionz", "--store", where)
+        assert missing.exit_code == 2
+        assert missing.output.startswith(
+            f"Error: There is no table or view evictionz in {where}. `turnlens queries` lists them;"
+        )
 
 
 def test_stores_that_cannot_be_used(tmp_path: Path) -> None:

@@ -100,6 +100,14 @@ def test_a_filter_that_nothing_matches(open_app: Callable, agents_file: Path) ->
     assert turn_ids(app.again()) == ALL
 
 
+def test_a_cause_that_there_cannot_be(open_app: Callable, agents_file: Path) -> None:
+    app = open_app(agents_file).at(cause="evicted.slot")
+    assert [item.value for item in app.page.warning] == ["No turn can have this main cause."]
+    assert app.texts()[0].startswith("There is no cause 'evicted.slot'. Is one of these meant: evicted.slots, ")
+    assert app.page.selectbox("filter-cause").value == "evicted.slot"
+    assert not app.page.error
+
+
 def test_a_chosen_conversation_is_drawn_turn_by_turn(open_app: Callable, agents_file: Path) -> None:
     app = open_app(agents_file).at(conversation="agent-a")
     strip = app.charts()[1]
