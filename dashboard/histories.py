@@ -47,7 +47,7 @@ def conversation(conversation: str, store: str | None, form: str) -> None:
     click.echo(f"Conversation {conversation}, {counted(len(rows), 'turn')}\n")
     output.emit(rows, [name for name in found.column_names if any(row[name] is not None for row in rows)], form)
     click.echo("\nRatios are of the turn's prompt tokens; cached is hit and restored. Seconds are from arrival.")
-    derived = sum(row["linked_by"] == "prefix" for row in rows)
+    derived = sum(row["linked_by"] in ("prefix", "shared_prefix") for row in rows)
     if derived:
         click.echo(f"Derived: {counted(derived, 'turn')} brought no conversation id, linked by the prefix that each continues.")
 

@@ -346,10 +346,7 @@ def verdict(turn: Row) -> str:
     if turn["verdict"] == "cold" and turn["main_cause"] and turn["main_cause"].partition(".")[0] in _ELSEWHERE:
         said = "Verdict: cold. Nothing of it that the engine can reuse had been seen before here."
     if turn["verdict"] == "contradictory":
-        said = (
-            f"Verdict: contradictory ({turn['main_cause']}). The events and the times cannot both be right: "
-            f"{turn['contradiction']}."
-        )
+        said = f"Verdict: contradictory ({turn['main_cause']}). Both cannot be right: {turn['contradiction']}."
     if turn["main_cause"] in _NOT_CACHE:
         took = f"{seconds(turn['not_cache_seconds'])} of {seconds(turn['ttft_seconds'])}"
         said += f" {_NOT_CACHE[turn['main_cause']].format(took)}"

@@ -32,6 +32,8 @@ _TELLING = (
     "_skipped_restores",
     "_placements",
     "_preemptions",
+    "_turn_usage",
+    "_contradicted_counts",
     "_changed_prompts",
     "_spans_of_prompt",
     "_told_causes",
@@ -199,10 +201,10 @@ def _tell(connection: _Connection, after: int, upto: int) -> int:
     """Returns the number of turns told."""
     _run(connection, "arrived", facts_after=after, facts_upto=upto)
     _run(connection, "covered")
-    ((spans, low, low_event, corrections),) = _rows(
+    ((spans, low, low_event, corrections, usages),) = _rows(
         connection,
         "select count(*), coalesce(min(start_ns), 0), min(end_ns) filter (name in ('snapshot.publish', 'snapshot.evict')), "
-        "count(*) filter (name = 'turn.correction') from _arrived",
+        "count(*) filter (name = 'turn.correction'), count(*) filter (is_usage) from _arrived",
     )
     if not spans:
         return 0
@@ -214,6 +216,8 @@ def _tell(connection: _Connection, after: int, upto: int) -> int:
     _run(connection, "dirty", facts_low=low)
     if corrections:
         _run(connection, "dirty_corrected")
+    if usages:
+        _run(connection, "dirty_used")
     if low_event is not None:
         _run(connection, "dirty_readers", facts_low_event=low_event)
     _run(connection, "dirty_successors")
@@ -230,12 +234,14 @@ def _tell(connection: _Connection, after: int, upto: int) -> int:
     if peers:
         _want_events_of_peers(connection)
     connection.execute("insert into _wanted select distinct place, start_ns from _found")
+    _tell_usage(connection, low_dirty)
     connection.execute(
         _sql("subset").format(windows=_windows(connection, "start_ns", "select start_ns, start_ns from _wanted"))
     )
     # Each view that others read is a table for the moment: it is asked once.
     for view in _TELLING[:-1]:
-        connection.execute(f"create temporary table {view} as from {view}")
+        if view != "_turn_usage":  # of other spans than these, and told by _tell_usage
+            connection.execute(f"create temporary table {view} as from {view}")
     _run(connection, "tell")
     for name in ("spans", *_TELLING[:-1]):
         connection.execute(f"drop table temp.{name}")
@@ -244,6 +250,13 @@ def _tell(connection: _Connection, after: int, upto: int) -> int:
     _run(connection, "replace", facts_low_stale=low_stale if low_stale is not None else low_dirty)
     _run(connection, "totals")
     return int(turns)
+
+
+def _tell_usage(connection: _Connection, low_dirty: int) -> None:
+    """What others count of these turns: view _turn_usage, of the spans in their traces for the moment."""
+    _run(connection, "usage", facts_low_usage=max(low_dirty, _HOUR_NS) - _HOUR_NS)
+    connection.execute("create temporary table _turn_usage as from _turn_usage")
+    connection.execute("drop table temp.spans")
 
 
 def _want_prior(connection: _Connection) -> None:

@@ -23,7 +23,7 @@ with listed (class, details) as (
     ('disabled', 'by_request by_configuration'),
     ('preempted', 'self_recompute'),
     ('not_cache', 'queue frontend slow_restore load'),
-    ('engine_fault', 'counter_stuck foreign_restore'),
+    ('engine_fault', 'counter_stuck counter_differs foreign_restore'),
     ('unobserved', 'events_missing')
 ),
 named as (

@@ -26,7 +26,7 @@
 --   started_at TIMESTAMP_NS -- arrival, UTC
 --   computed_ratio DOUBLE -- computed / P where recomputed and new are not told apart; else null
 --   unobserved_ratio DOUBLE -- the events do not say / P
---   linked_by VARCHAR -- id or prefix (derived)
+--   linked_by VARCHAR -- id, prefix or shared_prefix (both derived)
 --   previous_turn VARCHAR -- the turn that it continues
 --   engine VARCHAR -- which server
 --   replica VARCHAR -- which copy of it

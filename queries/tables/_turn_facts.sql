@@ -48,8 +48,9 @@ create table _turn_facts (
   recorded_verdict VARCHAR,      -- the recorder's verdict, to check against
   engine VARCHAR,                -- which server
   replica VARCHAR,               -- which copy of it
-  verdict VARCHAR,               -- hit, restored, recomputed, cold or incomplete; whether it is contradictory, view _contradictions tells
+  verdict VARCHAR,               -- hit, restored, recomputed, cold or incomplete; whether its times contradict it, view _turn_verdicts tells
   main_cause VARCHAR,            -- the cause of most tokens of the verdict's source; not_cache.* where a hit was slow for another reason
+  counted_cached_tokens BIGINT,  -- cached tokens by a usage that the events contradict; null where there is none [tokens]
   trace_digest UBIGINT,          -- md5 of trace_id in short, by which it is found quickly
   turn_digest UBIGINT,           -- the same of turn_id
   request_digest UBIGINT,        -- the same of request_id

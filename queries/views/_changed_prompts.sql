@@ -1,4 +1,4 @@
--- One row a turn whose prompt does not continue its conversation's previous turn: what had been seen of it ends before the last
+-- One row a turn whose prompt does not continue its conversation's previous turn of the same run: what had been seen of it ends before the last
 -- reuse point that the previous turn had, or before the end of the answer that it had published. Where the previous turn had not
 -- ended yet, was not whole, or may have been forgotten by the recorder, nothing is said.
 --
@@ -23,6 +23,7 @@ with asked as (
     trace_id,
     span_id,
     resource_id,
+    run,
     conversation_id,
     turn_id,
     previous_turn_id,
@@ -44,7 +45,7 @@ paired as (
   select
     *,
     lag(struct_pack(turn_id, trace_id, span_id, start_ns, end_ns, prompt_tokens, output_tokens, complete, key_tokens, namespace)) over (
-      partition by resource_id, conversation_id order by start_ns, span_id
+      partition by resource_id, run, conversation_id order by start_ns, span_id
     ) as before
   from asked
 ),

@@ -8,6 +8,7 @@
 --   conversation_id VARCHAR -- conversation that the turn says it grows
 --   start_ns BIGINT -- arrival [ns]
 --   prompt_tokens BIGINT -- P [tokens]
+--   message_count BIGINT -- messages in the prompt
 --   seen_tokens BIGINT -- S [tokens]
 --   key VARCHAR -- deepest prefix key of the prompt
 --   key_tokens BIGINT -- position at which it ends [tokens]
@@ -24,6 +25,7 @@ select
   conversation_id,
   start_ns,
   prompt_tokens,
+  message_count,
   seen_tokens,
   key,
   key_tokens,

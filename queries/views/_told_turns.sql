@@ -50,8 +50,9 @@
 --   recorded_verdict VARCHAR -- the recorder's verdict, to check against
 --   engine VARCHAR -- which server
 --   replica VARCHAR -- which copy of it
---   verdict VARCHAR -- hit, restored, recomputed, cold or incomplete; whether it is contradictory, view _contradictions tells
+--   verdict VARCHAR -- hit, restored, recomputed, cold or incomplete; whether its times contradict it, view _turn_verdicts tells
 --   main_cause VARCHAR -- the cause of most tokens of the verdict's source; not_cache.* where a hit waited for something else
+--   counted_cached_tokens BIGINT -- cached tokens by a usage that the events contradict; null where there is none [tokens]
 --   trace_digest UBIGINT -- md5 of trace_id in short, by which it is found quickly
 --   turn_digest UBIGINT -- the same of turn_id
 --   request_digest UBIGINT -- the same of request_id
@@ -155,6 +156,7 @@ select
     when j.verdict = 'incomplete' then coalesce(m.cause, 'unobserved.events_missing')
     else m.cause
   end as main_cause,
+  c.counted_cached_tokens,
   md5_number_lower(j.trace_id) as trace_digest,
   md5_number_lower(j.turn_id) as turn_digest,
   md5_number_lower(j.request_id) as request_digest,
@@ -162,4 +164,5 @@ select
   md5_number_lower(j.conversation_id) as conversation_digest
 from judged as j
 left join main as m using (trace_id, span_id)
-left join avoidable as a on a.trace_id = j.trace_id and a.span_id = j.span_id;
+left join avoidable as a on a.trace_id = j.trace_id and a.span_id = j.span_id
+left join _contradicted_counts as c on c.trace_id = j.trace_id and c.span_id = j.span_id;

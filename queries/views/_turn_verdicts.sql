@@ -1,6 +1,7 @@
 -- One row a turn with its engine, its verdict and its main cause: table _turn_facts, and which turns contradict themselves.
 --
--- A complete turn is contradictory where its times say otherwise than its events. Two rules, each against at least five other such
+-- A complete turn is contradictory where its usage counts other cached tokens than its events do (view _contradicted_counts), or its
+-- times say otherwise than its events. Two rules for times, each against at least five other such
 -- turns of the same engine start, and only of 1,024 tokens and more: tokens are said to be computed 20 times as fast as the median
 -- turn computes them (a counter that is stuck: they were in the cache); or restored in no time, or 20 times as fast as the median
 -- restore (they were there already, or belong to somebody else).
@@ -12,7 +13,7 @@
 -- Example: 40,000 tokens are said to be computed in 0.2 s; the median turn computes 2,700 a second:
 --
 --   fault                       contradiction
---   engine_fault.counter_stuck  40,000 tokens computed in 0.200 s; others take about 14.81 s for as many
+--   engine_fault.counter_stuck  by its events 40,000 tokens were computed in 0.200 s; others take about 14.81 s for as many
 --
 -- columns
 --   trace_id VARCHAR -- trace of the turn
@@ -81,6 +82,8 @@ with judged as (
     u.restored_seconds_each * t.restored_tokens as restored_usually,
     t.complete and t.ttft_ns is not null as measured,
     case
+      when t.counted_cached_tokens = 0 then 'engine_fault.counter_stuck'
+      when t.counted_cached_tokens is not null then 'engine_fault.counter_differs'
       when measured
         and t.computed_tokens >= 1024
         and u.computing_turns > 5
@@ -114,7 +117,8 @@ with judged as (
 )
 select
   * exclude (
-    verdict, main_cause, fault, measured, computed_usually, restored_usually, found_cause
+    verdict, main_cause, fault, measured, computed_usually, restored_usually, found_cause,
+    counted_cached_tokens
   ),
   found_cause as main_cause,
   case found_cause
@@ -125,14 +129,20 @@ select
   end as not_cache_seconds,
   case when fault is null then verdict else 'contradictory' end as verdict,
   fault,
-  case fault
-    when 'engine_fault.counter_stuck'
+  case
+    when counted_cached_tokens is not null
       then format(
-        '{:,} tokens computed in {:.3f} s; others take about {:.2f} s for as many', computed_tokens, compute_ns / 1e9, computed_usually
+        'by its events {:,} tokens were cached; its usage says {:,}', hit_tokens + restored_tokens, counted_cached_tokens
       )
-    when 'engine_fault.foreign_restore'
+    when fault = 'engine_fault.counter_stuck'
       then format(
-        '{:,} tokens restored in {:.3f} s; others take about {:.2f} s for as many', restored_tokens, restore_ns / 1e9, restored_usually
+        'by its events {:,} tokens were computed in {:.3f} s; others take about {:.2f} s for as many',
+        computed_tokens, compute_ns / 1e9, computed_usually
+      )
+    when fault = 'engine_fault.foreign_restore'
+      then format(
+        'by its events {:,} tokens were restored in {:.3f} s; others take about {:.2f} s for as many',
+        restored_tokens, restore_ns / 1e9, restored_usually
       )
   end as contradiction
 from judged;

@@ -1,6 +1,7 @@
 -- One row a turn with the conversation that it belongs to and the turn that it continues. Where a turn has no conversation id, it
 -- is linked by its prefix: to the latest earlier turn of the same engine start whose whole prompt (or prompt and answer) stands at
--- the beginning of its own. Its conversation is then that turn's, or ``derived:`` and the id of the first turn.
+-- the beginning of its own; else to the conversation that it shares the longest beginning with, if that is most of a prompt with fewer
+-- messages (view _prefix_links). Its conversation is then that turn's, or ``derived:`` and the id of the first turn.
 -- A turn with an id continues the one before it of the same engine and run: benchmarks use the ids of their conversations again.
 --
 -- Example: a-1 and a-2 bring no id, and a-2's prompt begins with a-1's:
@@ -12,7 +13,7 @@
 -- columns
 --   turn_id VARCHAR -- the turn
 --   conversation_id VARCHAR -- its conversation; null where it has neither an id nor prefix keys
---   linked_by VARCHAR -- id (the request named it), prefix (derived from prefix keys); null where the conversation is
+--   linked_by VARCHAR -- id (the request named it); derived from prefix keys: prefix, or shared_prefix where only a part of an earlier prompt is shared; null where the conversation is
 --   previous_turn_id VARCHAR -- the turn that it continues; null for a first one
 --   previous_prompt_tokens BIGINT -- that turn's prompt [tokens]
 --   shared_key VARCHAR -- the deepest prefix key that shows it; null where an id does
@@ -28,8 +29,10 @@ with recursive unnamed as (
     t.trace_id,
     t.span_id,
     t.resource_id,
+    t.prompt_tokens,
     s.key,
     l.shared_key,
+    coalesce(l.is_whole, true) as is_whole,
     l.previous_trace_id,
     l.previous_span_id,
     p.turn_id as previous_turn_id,
@@ -71,13 +74,14 @@ union all
 select
   u.turn_id,
   r.conversation_id,
-  case when r.conversation_id is not null then 'prefix' end,
-  u.previous_turn_id,
-  u.previous_prompt_tokens,
+  case when r.conversation_id is not null then case when u.is_whole then 'prefix' else 'shared_prefix' end end,
+  case when u.is_whole then u.previous_turn_id else coalesce(lag(u.turn_id) over in_order, u.previous_turn_id) end,
+  case when u.is_whole then u.previous_prompt_tokens else coalesce(lag(u.prompt_tokens) over in_order, u.previous_prompt_tokens) end,
   u.shared_key,
   u.start_ns,
   u.trace_id,
   u.span_id,
   u.resource_id
 from unnamed as u
-left join rooted as r using (trace_id, span_id);
+left join rooted as r using (trace_id, span_id)
+window in_order as (partition by r.conversation_id order by u.start_ns, u.turn_id);

@@ -127,7 +127,7 @@ def test_everything_happens_in_the_traffic(opened: Opened) -> None:
         "restore_failed", "restore_preferred", "restore_skipped", "state_not_restorable", "unobserved",
     }  # fmt: skip
     assert len(causes) >= 27
-    assert {span.name for span in traffic("all")} == {*KINDS, "snapshot.lease"}
+    assert {span.name for span in traffic("all")} == {*KINDS, "snapshot.lease", "chat"}
     empty = {question for question, rows in expected_of("all", opened, every_question).items() if not rows}
     assert {question.split("(")[0] for question in empty} <= {
         "from agreement",

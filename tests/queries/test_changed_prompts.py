@@ -50,6 +50,13 @@ def test_the_header_was_changed() -> None:
     ]
 
 
+def test_the_same_conversation_in_another_run() -> None:
+    """A benchmark begins its conversations anew: what the first run said is not what the second one changes."""
+    assert {row[3] for row in _second(["b0", "b1", "b2", "b3", "b4", "b5", "b6", "b7"], 130, run="other")} == {
+        "first_seen.new_conversation"
+    }
+
+
 @pytest.mark.parametrize(("prompt", "detail"), [(90, "truncation"), (48, "compaction")])
 def test_a_shorter_prompt(prompt: int, detail: str) -> None:
     keys = ["a0", *(f"c{n}" for n in range(1, prompt // 16))]

@@ -1,6 +1,8 @@
-"""Times that say otherwise than the events: shown with both sides, and never folded into a verdict of the cache."""
+"""Times and usage that say otherwise than the events: shown with both sides, and never folded into a verdict of the cache."""
 
+import pytest
 from memory_store import MemoryStore, Scene
+from mixed_traffic import called
 
 from turnlens.dashboard.explain_text import render
 from turnlens.queries.explain import explain
@@ -22,11 +24,10 @@ def _verdict(store: MemoryStore) -> tuple[str, str, str | None]:
 
 def test_a_counter_that_is_stuck() -> None:
     store = _turns(quick=0.04)
-    said = "2,700 tokens computed in 0.040 s; others take about 1.00 s for as many"
+    said = "by its events 2,700 tokens were computed in 0.040 s; others take about 1.00 s for as many"
     assert _verdict(store) == ("contradictory", "engine_fault.counter_stuck", said)
-    assert (
-        f"Verdict: contradictory (engine_fault.counter_stuck). The events and the times cannot both be right: {said}."
-        in render(explain(store, "odd"))
+    assert f"Verdict: contradictory (engine_fault.counter_stuck). Both cannot be right: {said}." in render(
+        explain(store, "odd")
     )
     assert store.rows("select count(*) as n from turn_costs where turn_id = 'odd'") == [{"n": 0}]
     assert store.rows("from totals_by_verdict()")[1]["verdict"] == "contradictory"
@@ -65,7 +66,76 @@ def test_a_restore_that_took_no_time() -> None:
             "r-6",
             "contradictory",
             "engine_fault.foreign_restore",
-            "2,048 tokens restored in 0.000 s; others take about 1.00 s for as many",
+            "by its events 2,048 tokens were restored in 0.000 s; others take about 1.00 s for as many",
         ),
         ("r-5", "restored", "evicted.memory", None),
     ]
+
+
+# The turn: P 200, hit 96 of a prefix that was there, reuse unit 16.
+USAGES = {
+    "as the events say": (200, 96, None),
+    "a block more": (200, 112, None),  # what some engines round
+    "stuck": (200, 0, ("engine_fault.counter_stuck", "by its events 96 tokens were cached; its usage says 0")),
+    "more": (200, 192, ("engine_fault.counter_differs", "by its events 96 tokens were cached; its usage says 192")),
+    "cached ones counted apart": (104, 96, None),
+    "cached ones counted apart, and stuck": (200, 0, ("engine_fault.counter_stuck", None)),
+    "of another request": (150, 0, None),
+    "absurd": (200, 1_000, None),
+}
+
+
+@pytest.mark.parametrize("name", USAGES)
+def test_the_usage_that_came_with_the_answer(name: str) -> None:
+    prompt, cached, expected = USAGES[name]
+    scene = Scene()
+    called(scene, {"gen_ai.usage.input_tokens": prompt, "gen_ai.usage.cache_read.input_tokens": cached})
+    (row,) = scene.store().rows("select verdict, main_cause, contradiction from turns where turn_id = 'a-2'")
+    if expected is None:
+        assert tuple(row.values()) == ("hit", "provided.turn", None)
+    else:
+        assert (row["verdict"], row["main_cause"]) == ("contradictory", expected[0])
+        assert expected[1] in (None, row["contradiction"])
+
+
+def test_a_usage_that_comes_later_and_is_told_again() -> None:
+    """The caller's span ends after the turn's. Before it comes the turn is a hit; after that the events contradict it."""
+    scene = Scene()
+    called(scene, {"gen_ai.usage.prompt_tokens": 200, "gen_ai.usage.cached_tokens": 0})
+    spans = scene.spans()
+    scene.recorder.close()
+    store = MemoryStore()
+    asked = "select verdict, contradiction from turns where turn_id = 'a-2'"
+    store.add([span for span in spans if span.name != "chat"])
+    assert store.rows(asked) == [{"verdict": "hit", "contradiction": None}]
+    store.add([span for span in spans if span.name == "chat"])
+    assert store.rows(asked) == [
+        {"verdict": "contradictory", "contradiction": "by its events 96 tokens were cached; its usage says 0"}
+    ]
+    assert store.rows("select verdict, turns from totals_by_verdict() order by all") == [
+        {"verdict": "cold", "turns": 1},
+        {"verdict": "contradictory", "turns": 1},
+    ]
+
+
+@pytest.mark.parametrize(("cached", "verdict"), [(480, "recomputed"), (144, "recomputed"), (128, "contradictory")])
+def test_what_was_promised_is_no_contradiction(cached: int, verdict: str) -> None:
+    """128 on the device and 352 offered, of which 32 came: vLLM's usage says 480 all the same. 128 is neither."""
+    scene = Scene()
+    keys = [f"k{n}" for n in range(35)]
+    scene.serve("a-1", "a", 560, keys, 0.0, publish=keys)
+    turn = scene.recorder.turn("a-2", "a", prompt_tokens=560, prefix=keys, prefix_at=16, at_ns=scene.at(10))
+    turn.admitted(128, offered_tokens=352, tier="host", at_ns=scene.at(10))
+    turn.restore_started(352, tier="host", at_ns=scene.at(10))
+    turn.restore_finalized(False, 160, at_ns=scene.at(11))
+    turn.computed(160, 560, at_ns=scene.at(12))
+    turn.first_token(at_ns=scene.at(12))
+    turn.finished("stop", output_tokens=1, at_ns=scene.at(13))
+    store = scene.store()
+    # The engine's own span, and its older names on the turn's.
+    store.change(
+        f"update spans set attributes = {{'gen_ai.usage.prompt_tokens': 560, 'gen_ai.usage.cached_tokens': {cached}}}::variant "
+        "where turn_id = 'a-2' and name = 'turn'"
+    )
+    rows = store.rows("select hit_tokens, restored_tokens, verdict from turns where turn_id = 'a-2'")
+    assert rows == [{"hit_tokens": 128, "restored_tokens": 32, "verdict": verdict}]

@@ -79,6 +79,52 @@ def test_an_id_counts_for_more_than_a_prefix() -> None:
     ]
 
 
+def test_a_prompt_that_was_changed_is_linked_by_what_it_still_shares() -> None:
+    """A client changes the last block of its first prompt with every turn; another conversation shares the system prompt ``s``."""
+    scene = Scene()
+    serve = scene.serve
+    serve("a-1", None, 64, ["s", "a1", "a2", "a3"], 0, message_count=2)
+    serve("b-1", None, 32, ["s", "b1"], 10, message_count=4)  # a quarter of a-1's
+    serve("c-1", None, 64, ["s", "a1", "a2", "c3"], 15, message_count=2)  # three quarters, and no more messages: another one
+    serve("d-1", None, 64, ["s", "a1", "a2", "d3"], 20, message_count=4)  # c-1 left it there, too: whose is it?
+    serve("e-1", None, 64, ["e", "e1", "e2", "e3"], 30, message_count=2)
+    serve("e-2", None, 96, ["e", "e1", "e2", "x3", "x4", "x5"], 40, message_count=4)
+    serve("e-3", None, 112, ["e", "e1", "e2", "y3", "y4", "y5", "y6"], 50, message_count=6)
+    serve("e-4", None, 128, ["e", "e1", "e2", "y3", "y4", "y5", "y6", "y7"], 60, message_count=8)
+    serve("e-5", None, 64, ["e", "e1", "e2", "z3"], 70)  # nobody says how many messages
+    assert links(scene.store()) == [
+        ("a-1", "derived:a-1", "prefix", None, None),
+        ("b-1", "derived:b-1", "prefix", None, None),
+        ("c-1", "derived:c-1", "prefix", None, None),
+        ("d-1", "derived:d-1", "prefix", None, None),
+        ("e-1", "derived:e-1", "prefix", None, None),
+        ("e-2", "derived:e-1", "shared_prefix", "e-1", "e2"),
+        ("e-3", "derived:e-1", "shared_prefix", "e-2", "e2"),
+        ("e-4", "derived:e-1", "prefix", "e-3", "y6"),
+        ("e-5", "derived:e-5", "prefix", None, None),
+    ]
+
+
+def test_what_is_shared_with_two_conversations_links_to_neither() -> None:
+    """Half of a-1 is shared with b-1, too: a prompt that was compacted to that half could be either's."""
+    scene = Scene()
+    scene.serve("a-1", None, 64, ["s", "t", "a2", "a3"], 0, message_count=2)
+    scene.serve("a-2", None, 96, ["s", "t", "a2", "a3", "a4", "a5"], 10, message_count=4)
+    scene.serve("first", None, 48, ["s", "t", "x2"], 15, message_count=3)  # nobody else shares it as yet
+    scene.serve("b-1", None, 64, ["s", "t", "b2", "b3"], 20, message_count=2)
+    scene.serve("second", None, 48, ["s", "t", "y2"], 30, message_count=3)
+    rows = scene.store().rows(
+        "select turn_id, conversation_id, linked_by, previous_turn_id from linked_turns order by start_ns"
+    )
+    assert [tuple(row.values()) for row in rows] == [
+        ("a-1", "derived:a-1", "prefix", None),
+        ("a-2", "derived:a-1", "prefix", "a-1"),
+        ("first", "derived:a-1", "shared_prefix", "a-2"),
+        ("b-1", "derived:b-1", "prefix", None),
+        ("second", "derived:second", "prefix", None),
+    ]
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_random_traffic_is_linked_as_a_plain_comparison_of_prompts_says(seed: int) -> None:
     draw = random.Random(seed)

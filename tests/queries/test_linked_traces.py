@@ -57,14 +57,22 @@ def test_a_chat_trace_is_linked_as_its_block_ids_say(tmp_path: Path) -> None:
         known.update(ids)
     store = replayed(path)
     rows = store.rows("from linked_turns where previous_turn_id is not null")
-    found_links = {row["turn_id"]: row["previous_turn_id"] for row in rows}
+    found_links = {row["turn_id"]: row["previous_turn_id"] for row in rows if row["linked_by"] == "prefix"}
     assert len(expected) > 100
     assert found_links == expected
+    # Two more share most of an earlier prompt: 45 of its 48 blocks, 10 of 12.
+    blocks = {f"chat:{number}": json.loads(line)["hash_ids"] for number, line in enumerate(lines, 1)}
+    shared = [
+        [sum(a == b for a, b in zip(blocks[row["turn_id"]], blocks[row["previous_turn_id"]], strict=False)), len(before)]
+        for row in rows
+        if row["linked_by"] == "shared_prefix" and (before := blocks[row["previous_turn_id"]])
+    ]
+    assert shared == [[45, 48], [10, 12]]
     store.close()
 
 
 def test_agents_are_found_again_without_their_ids() -> None:
-    """Four agents: no two are joined, and each is found whole but for single requests and two that begin anew in their middle."""
+    """Four agents: no two are joined, and each is found whole but for a single request and one that begins anew."""
     store = replayed(*(AGENTIC / f"trace_{number}.json" for number in ("0023", "0118", "0468", "0642")))
     real = {row["turn_id"]: row["conversation_id"] for row in store.rows("select turn_id, conversation_id from turns")}
     store.change("update spans set conversation_id = null")
@@ -72,16 +80,12 @@ def test_agents_are_found_again_without_their_ids() -> None:
     for row in store.rows("select turn_id, conversation_id from linked_turns"):
         found.setdefault(row["conversation_id"], Counter())[real[row["turn_id"]]] += 1
     assert sorted((name, count) for each in found.values() for name, count in each.items()) == [
-        ("trace_0023", 1),
-        ("trace_0023", 25),
-        ("trace_0023", 26),
+        ("trace_0023", 52),
         ("trace_0118", 1),
         ("trace_0118", 32),
-        ("trace_0468", 1),
-        ("trace_0468", 31),
-        ("trace_0642", 1),
+        ("trace_0468", 32),
         ("trace_0642", 6),
-        ("trace_0642", 68),
+        ("trace_0642", 69),
     ]
     assert all(len(each) == 1 for each in found.values())
     store.close()

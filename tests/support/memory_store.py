@@ -101,7 +101,7 @@ class Scene:
         self.exporter = InMemorySpanExporter()
         self.registry = CollectorRegistry()
         settings: dict[str, Any] = {"engine": "test", "replica": "r0", "unit_tokens": 16, "started_ns": START_NS}
-        settings["ids"] = CountingIds()
+        self.ids = settings["ids"] = CountingIds()
         self.recorder = Recorder(
             **(settings | facts),
             exporter=self.exporter,

@@ -17,7 +17,9 @@ from uuid import UUID
 
 import memory_store
 from memory_store import START_NS, CountingIds, MemoryStore, Scene
-from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from scenes import SCENES, chain, first_turn, two_slots
 
 from turnlens.tracing import Turn
@@ -95,6 +97,27 @@ def what_times_contradict() -> Scene:
     for turn in range(7):
         keys = chain(f"{turn}:", 2_700 // 16)
         scene.serve(f"q-{turn}", f"c{turn}", 2_700, keys, 10.0 * turn, first=10.0 * turn + (0.14 if turn == 3 else 1.1))
+    return scene
+
+
+def called(scene: Scene, usage: dict[str, int]) -> None:
+    """Turn a-1 leaves 96 tokens. a-2 asks for 200 and finds them; its caller notes a usage in a span of its own."""
+    keys = chain("a", 12)
+    scene.serve("a-1", "a", 100, keys[:6], 0.0, publish=keys[:6])
+    provider = TracerProvider(resource=Resource({"service.name": "client"}), id_generator=scene.ids, shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(scene.exporter))
+    span = provider.get_tracer("client").start_span("chat", start_time=scene.at(9.9), attributes=usage)
+    context = span.get_span_context()
+    parent = f"00-{context.trace_id:032x}-{context.span_id:016x}-01"
+    scene.serve("a-2", "a", 200, keys, 10.0, hit=96, traceparent=parent)
+    scene.spans()
+    span.end(end_time=scene.at(13))
+
+
+def what_usages_contradict() -> Scene:
+    """A caller was told that nothing had been cached."""
+    scene = Scene()
+    called(scene, {"gen_ai.usage.input_tokens": 200, "gen_ai.usage.cache_read.input_tokens": 0})
     return scene
 
 
@@ -257,6 +280,7 @@ _MORE: list[Callable[[], Scene]] = [
     answer_rendered_anew,
     without_conversation_ids,
     what_times_contradict,
+    what_usages_contradict,
     corrected_and_unfinished,
     lives_of_a_key,
     evicted_twice,
