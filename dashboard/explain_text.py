@@ -128,8 +128,8 @@ def _accounts(turn: Row) -> str:
             f"{wording.tokens(turn['work_restored_tokens'])} restored, {wording.tokens(turn['work_computed_tokens'])} computed."
         )
     named = [
-        ("wasted_computed_tokens", "computed more than once"),
-        ("wasted_restored_tokens", "restored more than once"),
+        ("wasted_computed_tokens", "computed that the shares above leave out"),
+        ("wasted_restored_tokens", "restored that the shares above leave out"),
         ("self_recovered_tokens", "found again after a preemption"),
         ("discarded_tokens", "offered, loaded or computed, and not used"),
     ]

@@ -65,7 +65,7 @@ def _aligned(count: int | None, noun: str, digits: int) -> str:
 def _who(row: Row) -> str:
     said: list[str] = []
     if row["mostly_by"] is not None:
-        said.append(f"mostly by {row['mostly_by']} ({100 * row['mostly_by_ratio']:.0f} %)")
+        said.append(f"most by {row['mostly_by']} ({100 * row['mostly_by_ratio']:.0f} %)")
     if row["free_ratio"] is not None and row["cause"] == "evicted.slots":
         said.append(f"{100 * row['free_ratio']:.0f} % of memory free meanwhile")
     if row["unknown_turns"]:

@@ -65,7 +65,7 @@ def test_causes_totals_and_seconds() -> None:
         "  reuse of what had been seen before: 50.0 % (hit or restored) · median time to first token 1.0 s\n"
         "\n"
         "Where the time goes (seconds to first token lost against a hit)\n"
-        "  1  evicted.slots                        2.8 s       1 turn            96 tokens   mostly by b (100 %); "
+        "  1  evicted.slots                        2.8 s       1 turn            96 tokens   most by b (100 %); "
         "90 % of memory free meanwhile\n"
         "\n"
         "What to do\n"
