@@ -73,6 +73,7 @@ class Store:
         self._memory = memory
         self._guard = threading.Lock()
         self._active: set[duckdb.DuckDBPyConnection] = set()
+        self._queries: set[duckdb.DuckDBPyConnection] = set()  # of these, who only reads
         self._lost: str | None = None
         self._known_resources: set[str] = set()
         self._inserted = threading.Event()  # spans have come that are not told yet
@@ -259,7 +260,13 @@ class Store:
     def reading(self) -> Generator[duckdb.DuckDBPyConnection]:
         """A connection for one reader, closed at the end."""
         with self._open_cursor() as cursor:
-            yield cursor
+            with self._guard:
+                self._queries.add(cursor)
+            try:
+                yield cursor
+            finally:
+                with self._guard:
+                    self._queries.discard(cursor)
 
     @contextlib.contextmanager
     def _open_cursor(self) -> Generator[duckdb.DuckDBPyConnection]:
@@ -278,9 +285,9 @@ class Store:
                 self._take_lock()
 
     def interrupt(self) -> None:
-        """End every query that is running."""
+        """End every query that is running. What tells facts goes on: it ends by itself."""
         with self._guard:
-            for cursor in self._active:
+            for cursor in self._queries:
                 cursor.interrupt()
 
     def _take_lock(self) -> None:

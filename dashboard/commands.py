@@ -98,8 +98,15 @@ def sql(sql: str | None, store: str | None, form: str) -> None:
 @over_range
 def turns(over: Range, conversation: str | None, verdict: str | None, limit: int, store: str | None, form: str) -> None:
     """List turns in the order in which they arrived: tokens by source, verdict and main cause."""
+    opened = connect(store)
+    if conversation is not None:
+        try:
+            conversation = frames.conversation_named(opened, conversation)
+        except BaseException:
+            opened.close()
+            raise
     narrowed = {"the_conversation": conversation, "the_verdict": verdict}
-    print_list(connect(store), "list_turns", over, form, **narrowed, most=limit)
+    print_list(opened, "list_turns", over, form, **narrowed, most=limit)
 
 
 @turnlens.command()

@@ -144,6 +144,9 @@ def _cost(explained: Row) -> str:
     cost: Row | None = explained["cost"]
     if cost is None or (explained["turn"]["verdict"] == "cold" and cost["lost_seconds"] is None):
         return ""
+    is_hit = explained["turn"]["verdict"] == "hit"
+    if is_hit and (cost["lost_seconds"] or 0.0) < _WORTH_SAYING * cost["served_seconds"]:
+        return ""
     if cost["lost_seconds"] is None:
         of = "this conversation has" if explained["turn"]["conversation_id"] else "there is no conversation, and so"
         return f"What it cost\n  Not known: {of} no hit turns to compare with."
@@ -153,7 +156,7 @@ def _cost(explained: Row) -> str:
         return (
             f"What it cost\n  About {wording.seconds(cost['lost_seconds'])}: "
             f"{computed if cost['avoidable_tokens'] else ''}the time of its restores. "
-            "There are no hit turns of its conversation to compare with."
+            + ("It is a hit all the same." if is_hit else "There are no hit turns of its conversation to compare with.")
         )
     if cost["lost_seconds"] == 0:
         return "What it cost\n  Nothing: hits of this conversation take no less time to the first token."

@@ -94,7 +94,9 @@ def _retained(rows: list[Row], half: Row, what: str) -> str:
     if not rows:
         return "No turn in the range asked again for a prefix whose keys had been seen before."
     if half["gone_from"] is None:
-        return f"Half of the reuse is never gone: up to {_number(rows[-1]['passed_most'])} {what} passed between."
+        most = rows[-1]["passed_most"]
+        passed = f"up to {_number(most)} {what} passed" if most else f"no {what} passed"
+        return f"Half of the reuse is never gone, but {passed} between."
     kept = half["kept_most"]
     up_to = f"re-asks after up to {_number(kept)} kept at least half" if kept is not None else "no re-ask after fewer kept half"
     text = (

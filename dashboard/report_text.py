@@ -69,7 +69,7 @@ def _who(row: Row) -> str:
     if row["free_ratio"] is not None and row["cause"] == "evicted.slots":
         said.append(f"{100 * row['free_ratio']:.0f} % of memory free meanwhile")
     if row["unknown_turns"]:
-        said.append(f"of {counted(row['unknown_turns'], 'turn')} not known")
+        said.append(f"the seconds of {counted(row['unknown_turns'], 'turn')} are not known")
     return "; ".join(said)
 
 

@@ -77,6 +77,8 @@ def print_list(store: Store, name: str, over: Range, form: str, **arguments: obj
     rows: list[output.Row] = table.to_pylist()
     without = {"run"} if form == "table" and all(row["run"] is None for row in rows) else set[str]()
     output.emit(rows, [name for name in table.column_names if name not in without], form)
+    if form == "table" and len(rows) == arguments.get("most"):
+        click.echo(f"\nThe latest {len(rows):,}: --limit shows more, --since and --until others.")
 
 
 def over_range(call: F) -> F:

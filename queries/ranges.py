@@ -45,7 +45,9 @@ def read(
         raise QueryError("--last and --since both say where the range begins: leave one away.")
     begin = _ns(since) if since is not None else now - _length_ns(last, now) if last is not None else None
     end = _ns(until) if until is not None else None
-    if begin is not None and end is not None and begin >= end:
+    if begin is not None and end is not None and begin == end:
+        raise QueryError(f"The range begins and ends at {said(end)}: nothing lies in it.")
+    if begin is not None and end is not None and begin > end:
         raise QueryError(f"The range ends at {said(end)}, before it begins at {said(begin)}.")
     if begin is not None and begin > now:
         raise QueryError(f"The range begins in the future, at {said(begin)}.")

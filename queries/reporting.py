@@ -42,19 +42,17 @@ def _capacity(store: Store, over: Range, causes: list[Row]) -> list[Advice]:
     several that served in the range it is the one with the most turns in all."""
     if not any(row["cause"] in ("evicted.slots", "evicted.memory") for row in causes):
         return []
-    engine = next(
-        (
-            row
-            for row in stream.engines(store)
-            if over.engine in (None, row["engine"])
-            and (over.run is None or over.run in row["runs"])
-            and (over.since_ns is None or row["last_ns"] >= over.since_ns)
-            and (over.until_ns is None or row["first_ns"] < over.until_ns)
-        ),
-        None,
-    )
-    if engine is None:
+    engines = [
+        row
+        for row in stream.engines(store)
+        if over.engine in (None, row["engine"])
+        and (over.run is None or over.run in row["runs"])
+        and (over.since_ns is None or row["last_ns"] >= over.since_ns)
+        and (over.until_ns is None or row["first_ns"] < over.until_ns)
+    ]
+    if not engines:
         return []
+    engine = engines[0]
     size = engine["turns"]
     if size <= AT_ONCE:
         size = store.query("from reference_size(?, ?)", [engine["resource_id"], stream.EVER_NS]).to_pylist()[0]["events"]
@@ -76,6 +74,8 @@ def _capacity(store: Store, over: Range, causes: list[Row]) -> list[Advice]:
     (room,) = store.query("from _lost_to_room(?, ?, ?, ?, ?)", [*over.parameters, engine["resource_id"]]).to_pylist()
     lost: float | None = room["lost_seconds"]
     basis = f"replayed on {counted(study.stream.publishes, 'publish', 'publishes')} of {study.stream.engine}"
+    if len(engines) > 1:
+        basis += f", one of {len(engines)} engine starts (--run or --engine asks for another)"
     found: list[Advice] = []
     needed = study.knee(policy).nearly
     if needed is not None and needed > recorded:
@@ -117,6 +117,8 @@ _HELP = {
     "placement.other_replica": "Send a conversation to the replica that has its prefix",
     "placement.other_slot": "Keep a conversation in its slot",
     "placement.router": "See what the router knows of the caches: it sends turns away from their prefix",
+    "evicted.by_request": "See who drops entries on request, and why",
+    "evicted.reset": "See who resets the cache, and why",
     "granularity.partial_unit": "A smaller reuse unit",
     "granularity.below_unit": "A smaller reuse unit",
     "not_published.pending": "Publish earlier: captures are longer than the pauses between turns",

@@ -26,7 +26,7 @@ HISTORY = {
     2: _Version("positions of the keys of the reference stream: spans.keys_end_tokens", "reference_positions"),
     3: _Version("facts of turns in tables of their own, kept up to date in the order of spans.span_number", "facts"),
     4: _Version("in what way messages differ; what events left on devices, settled in tables of its own", "messages"),
-    5: _Version("what others count of a turn, where its events contradict it", "usage"),
+    5: _Version("what others count of a turn, how its prompt changed, and where events come from", "usage"),
 }
 VERSION = max(HISTORY)
 

@@ -34,14 +34,16 @@ def verdict(accounts: Accounts, unit_tokens: int) -> str:
     Where S is unknown the largest of hit, restored and computed decides, and nothing reused is ``cold``."""
     if not accounts.complete:
         return "incomplete"
-    recomputed = accounts.recomputed
+    recomputed, restored = accounts.recomputed, accounts.restored
     if accounts.seen is None:
         if not accounts.hit and not accounts.restored:
             return "cold"
         recomputed = 0
     elif accounts.seen == 0 or accounts.seen < unit_tokens:
         return "cold"
-    ranked = [("recomputed", recomputed or 0), ("restored", accounts.restored), ("hit", accounts.hit)]
+    else:  # past S lies what an attempt of this turn itself had left on another tier
+        restored = max(0, min(restored, accounts.seen - accounts.hit))
+    ranked = [("recomputed", recomputed or 0), ("restored", restored), ("hit", accounts.hit)]
     return max(ranked, key=lambda item: item[1])[0]  # max keeps the first of equals: the worse
 
 

@@ -23,6 +23,7 @@ class Begin:
     cache_disabled: str | None
     facts: dict[str, Value]  # attributes under their keys on the wire
     messages: Sequence[Message] = ()
+    basis: str | None = None  # what the prefix keys are of, where not of all that was seen
 
     @property
     def start_ns(self) -> int:
@@ -58,6 +59,8 @@ class Begin:
         except (TypeError, ValueError):
             self.points = None
             flaws.append("bad_prefix")
+        if self.basis not in ("engine", "none"):
+            self.basis = None
         return flaws
 
 

@@ -110,6 +110,9 @@ SPAN_FIELDS: tuple[Field, ...] = (
     _field("turnlens.messages.role", "VARCHAR[]", "", "role of each of them (tools: the tools' schemas), or ''"),
     _field("turnlens.messages.untimed", "VARCHAR[]", "", "digest of each without its dates and times; '' where it has none"),
     _field("turnlens.messages.unthought", "VARCHAR[]", "", "digest of each without its thinking; '' where it has none"),
+    _field(
+        "turnlens.prompt_changed", "VARCHAR", "", "how it differs from the conversation's prompt before, where its sender knows"
+    ),
     _field("turnlens.namespace", "VARCHAR", "", "digest of what keeps keys of equal text apart: a salt, an adapter"),
     _field("turnlens.status", "VARCHAR", "", "how the turn ended: stop, length, abort, cancelled, error, timeout"),
     _field("turnlens.complete", "BOOLEAN", "", "whether every prompt position was observed without contradiction"),
@@ -119,7 +122,12 @@ SPAN_FIELDS: tuple[Field, ...] = (
     # both accounts
     *(_field(f"turnlens.{name}", "BIGINT", "tokens", brief) for name, brief in _COUNTS),
     _field("turnlens.seen_tokens", "BIGINT", "tokens", "S: the longest prefix of this prompt seen before, in any turn"),
-    _field("turnlens.seen_basis", "VARCHAR", "", "how S was found: keys, conversation (an estimate) or none"),
+    _field(
+        "turnlens.seen_basis",
+        "VARCHAR",
+        "",
+        "how S was found: keys, engine (keys of what it still holds), conversation (an estimate) or none",
+    ),
     _field("turnlens.seen_since_ns", "BIGINT", "ns", "what was last used before this time may be forgotten or was never seen"),
     _field("turnlens.attempts", "BIGINT", "attempts", "accepted admissions of this turn"),
     _field("turnlens.retries", "BIGINT", "retries", "admissions whose allocation failed"),
@@ -214,6 +222,9 @@ RESOURCE_FIELDS: tuple[Field, ...] = (
     _field("turnlens.policy", "VARCHAR", "", "eviction policy", "engine_policy"),
     _field("turnlens.started_ns", "BIGINT", "ns", "when the recorder started", "recorder_started_ns"),
     _field("turnlens.schema", "VARCHAR", "", "version of these conventions", "conventions_schema"),
+    _field(
+        "turnlens.source", "VARCHAR", "", "what was read or simulated; null where an engine's own recorder sent it", "source"
+    ),
 )
 
 # -- gauges: samples over time ------------------------------------------------------------------------------------------------

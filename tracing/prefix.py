@@ -35,6 +35,7 @@ class Prefix:
         "_points",
         "_prompt",
         "_providers",
+        "_told_basis",
         "_turn_id",
         "basis",
         "local_tokens",
@@ -42,9 +43,12 @@ class Prefix:
         "since_ns",
     )
 
-    def __init__(self, points: ReusePoints | None, turn_id: str, ledger: Ledger, ghost: Ghost) -> None:
+    def __init__(
+        self, points: ReusePoints | None, turn_id: str, ledger: Ledger, ghost: Ghost, basis: str | None = None
+    ) -> None:
         self.seen: int | None = None  # S [tokens]
         self.basis = "none"
+        self._told_basis = basis
         self.since_ns = 0  # what was seen before then may be forgotten
         self.local_tokens = 0  # usable on the device at the admission that counts, whether used or not
         self._points = points
@@ -60,9 +64,9 @@ class Prefix:
 
     # -- seen before ------------------------------------------------------------------------------------------------------
 
-    def look_up(self, estimate: int | None) -> None:
+    def look_up(self, estimate: int | None, matched: int | None = None) -> None:
         """Find S and who provided it, at the turn's first admission. ``estimate`` is what the conversation's last turn left, or
-        None without a conversation."""
+        None without a conversation; ``matched`` is what the engine itself found to match what it has."""
         self.since_ns = self._ghost.since_ns
         points = self._points
         if points is None:
@@ -70,7 +74,12 @@ class Prefix:
                 self.basis = "conversation"
                 self.seen = min(estimate, self._prompt)
             return
-        self.basis = "keys"
+        self.basis = self._told_basis or "keys"
+        self._find_providers(points, matched or 0)
+        if self.basis == "none":
+            self.seen = None
+
+    def _find_providers(self, points: ReusePoints, matched: int) -> None:
         self.seen = 0
         for index in range(points.count(self._prompt)):
             entry = self._ghost.get(points.key(index))
@@ -83,6 +92,7 @@ class Prefix:
                 self._providers[-1] = run
             else:
                 self._providers.append(run)
+        self.seen = max(self.seen, min(matched, self._prompt))
 
     def mark_seen(self, at_ns: int) -> None:
         """Give the ghost index what this turn holds by now. Deepest first, so that a prompt is forgotten from its end."""

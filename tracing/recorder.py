@@ -86,8 +86,8 @@ class Recorder:
     ``TURNLENS_BUFFER`` (records) and ``TURNLENS_GHOST_KEYS`` (keys); ``TURNLENS_HASH_KEY`` is a secret for keyed digests,
     ``TURNLENS_RUN`` a label for comparisons, ``TURNLENS_METRICS`` a ``[host:]port`` on which Prometheus may scrape.
 
-    ``exporter``, ``gauge_exporter``, ``registry`` and ``ids`` replace what the environment gives. ``wait_when_full`` is for
-    importers and simulations, which would rather wait than lose a record; an engine leaves it off.
+    ``exporter``, ``gauge_exporter``, ``registry`` and ``ids`` replace what the environment gives. Importers and simulations
+    name the engine start (``instance``) and set ``wait_when_full``: they would rather wait than lose a record.
     """
 
     def __init__(
@@ -105,6 +105,7 @@ class Recorder:
         ids: IdGenerator | None = None,
         started_ns: int | None = None,
         wait_when_full: bool = False,
+        instance: str | None = None,
         **attributes: str | int | float | bool,
     ) -> None:
         self._buffer = Buffer(_limit("TURNLENS_BUFFER", BUFFER_RECORDS), wait_when_full)
@@ -115,7 +116,7 @@ class Recorder:
         self._text = keyed(secret)
         metrics = Metrics(engine, replica, registry)
         serve(registry, os.environ.get("TURNLENS_METRICS"))
-        resource = engine_resource(engine, replica, slots, pool_tokens, unit_tokens, started_ns, attributes)
+        resource = engine_resource(engine, replica, slots, pool_tokens, unit_tokens, started_ns, attributes, instance)
         provider = TracerProvider(resource=resource, shutdown_on_exit=False)  # reads OTEL_TRACES_SAMPLER
         factory = SpanFactory(resource, provider.sampler, distribution_version("turnlens"), ids)
         run = os.environ.get("TURNLENS_RUN")
@@ -163,12 +164,15 @@ class Recorder:
 
         Known attributes: ``model``, ``run``, ``tenant``, ``message_count``, ``arrived_ns`` (when the server got the request,
         wall ns), ``cache_disabled`` (``by_request`` or ``by_configuration``) and ``namespace`` (what keeps this prompt's keys
-        apart from those of equal text: a salt, an adapter; only its digest leaves the process). Others are kept under
-        ``turnlens.``."""
+        apart from those of equal text: a salt, an adapter; only its digest leaves the process), ``prefix_basis`` (``engine``
+        where the keys are only of what the engine still holds; ``none`` where they say nothing of the rest of the prompt),
+        ``prompt_changed`` (how it differs from the conversation's prompt before, by the details of ``prefix_changed``).
+        Others are kept under ``turnlens.``."""
         request_id = _printed(request_id) or ""
         turn = Turn(self._buffer, self._turn_id(request_id), request_id)
         arrived = attributes.pop("arrived_ns", None)
         disabled = attributes.pop("cache_disabled", None)
+        basis = attributes.pop("prefix_basis", None)
         facts: dict[str, Value] = {_TURN_FACTS.get(name, f"turnlens.{name}"): value for name, value in attributes.items()}
         facts["traceparent"] = traceparent
         begin = Begin(
@@ -182,6 +186,7 @@ class Recorder:
             _printed(disabled),
             facts,
             messages,
+            _printed(basis),
         )
         self._buffer.begin(turn, begin)
         return turn

@@ -18,10 +18,11 @@ def engine_resource(
     unit_tokens: int,
     started_ns: int,
     attributes: dict[str, Fact],
+    instance: str | None = None,
 ) -> Resource:
-    """One engine start. What the environment says of the process stands beside it."""
+    """One engine start, by its id or with a new one. What the environment says of the process stands beside it."""
     facts: dict[str, Fact] = {
-        "service.instance.id": str(uuid.uuid4()),
+        "service.instance.id": instance or str(uuid.uuid4()),
         "turnlens.engine": engine,
         "turnlens.replica": replica,
         "turnlens.unit_tokens": unit_tokens,

@@ -83,7 +83,7 @@ class Turns:
             begin,
             ledger,
             trace,
-            prefix=Prefix(begin.points, turn.id, ledger, self._ghost),
+            prefix=Prefix(begin.points, turn.id, ledger, self._ghost, begin.basis),
             restores=Restores(trace, ledger, self._ghost),
             left=Left(turn.id),
             previous=self._history.previous(begin.conversation_id),
@@ -121,7 +121,7 @@ class Turns:
         local = None if local is None else index(local)
         matched = None if matched is None else max(0, index(matched))
         if state.admitted_ns is None:
-            state.prefix.look_up(self._history.conversation_tokens(state.begin.conversation_id))
+            state.prefix.look_up(self._history.conversation_tokens(state.begin.conversation_id), matched)
             state.session_tokens = self._history.session_tokens(state.begin.session)
             state.admitted_ns = at_ns
         state.last_admitted_ns = at_ns

@@ -8,7 +8,7 @@ select
   resource_id,
   'ingest_lag' as topic,
   case
-    when min_seconds > 3600 then 'ok'
+    when min_seconds > 3600 or source is not null then 'ok'
     when recent_p95_seconds > 60 then 'bad'
     when recent_p95_seconds > 10 or min_seconds < -1 then 'warn'
     else 'ok'
@@ -21,17 +21,19 @@ select
     )
   end as figure,
   case
-    when min_seconds > 3600 then 'The spans were imported or replayed long after they had ended: the lag says nothing.'
+    when min_seconds > 3600 or source is not null
+      then 'The spans were imported, replayed or simulated after they had ended: the lag says nothing.'
     when min_seconds < -1 then 'Spans were received before they ended: the sender''s clock is ahead of the collector''s.'
     when recent_p95_seconds > 10 then 'Spans arrive late: recent turns are not in the answers yet.'
     else 'Spans arrive soon after they end.'
   end as meaning,
   case
-    when min_seconds > 3600 then null
+    when min_seconds > 3600 or source is not null then null
     when min_seconds < -1 then 'Synchronise the clocks (NTP).'
     when recent_p95_seconds > 10 then 'See the collector''s /metrics for requests refused or waiting, and OTEL_BSP_* of other senders.'
   end as next_step
 from ingest_lag(the_engine, the_run, since, until)
+left join (select resource_id, source from resources) using (resource_id)
 union all
 select
   engine,

@@ -10,6 +10,7 @@
 --   last_tokens TUPLE(BOOLEAN, BIGINT, BIGINT, BIGINT) -- the last sample of tokens: the same, tokens taken
 --   samples BIGINT -- samples that say both, slots and tokens
 --   slot_full_samples BIGINT -- those with no slot free and more than half of the pool
+--   most_slots BIGINT -- slots taken, of all samples
 --   least_free_tokens BIGINT -- of all samples [tokens]
 --   evictions BIGINT -- evictions from the device
 --   memory_evictions BIGINT -- those for memory
@@ -28,6 +29,7 @@ select
   max((basis = 'gauge', at_ns, sequence, pool_tokens - free_tokens)) filter (pool_tokens - free_tokens is not null) as last_tokens,
   count(*) filter (free_slots is not null and free_tokens is not null and pool_tokens > 0) as samples,
   count(*) filter (free_slots = 0 and free_tokens > pool_tokens / 2) as slot_full_samples,
+  max(total_slots - free_slots) as most_slots,
   min(free_tokens) as least_free_tokens,
   count(evicted_for) as evictions,
   count(*) filter (evicted_for = 'memory') as memory_evictions,

@@ -15,7 +15,7 @@
 --   unknown_intervals BIGINT -- nothing says
 --   last_bound VARCHAR -- of the last interval of which something is known
 --   total_slots BIGINT -- snapshot slots; null for an engine of blocks
---   most_taken_slots BIGINT -- of the intervals' last samples
+--   most_taken_slots BIGINT -- of all samples
 --   pool_tokens BIGINT -- KV tokens that fit
 --   least_free_tokens BIGINT -- of all samples [tokens]
 --   compared_intervals BIGINT -- intervals in which a sample and the events can be compared
@@ -40,7 +40,7 @@ select
   count(*) filter (bound = 'unknown') as unknown_intervals,
   max_by(bound, begin_ns) filter (bound <> 'unknown') as last_bound,
   any_value(total_slots) as total_slots,
-  max(taken_slots) as most_taken_slots,
+  max(most_slots) as most_taken_slots,
   any_value(pool_tokens) as pool_tokens,
   min(least_free_tokens) as least_free_tokens,
   count(*) filter (difference_slots is not null or difference_tokens is not null) as compared_intervals,

@@ -31,6 +31,7 @@
 --   basis VARCHAR -- gauge or span: who said what was taken; null where nobody
 --   samples BIGINT -- samples that say both, slots and tokens
 --   slot_full_samples BIGINT -- those with no slot free and more than half of the pool
+--   most_slots BIGINT -- slots taken, of all samples
 --   least_free_tokens BIGINT -- of all samples [tokens]
 --   evictions BIGINT -- evictions from the device
 --   memory_evictions BIGINT -- those for memory
@@ -104,6 +105,7 @@ select
   s.basis,
   coalesce(s.samples, 0) as samples,
   coalesce(s.slot_full_samples, 0) as slot_full_samples,
+  s.most_slots,
   s.least_free_tokens,
   coalesce(s.evictions, 0) as evictions,
   coalesce(s.memory_evictions, 0) as memory_evictions,

@@ -16,5 +16,6 @@ create table resources (
   engine_policy VARCHAR,      -- eviction policy
   recorder_started_ns BIGINT, -- when the recorder started [ns]
   conventions_schema VARCHAR, -- version of these conventions
+  source VARCHAR,             -- what was read or simulated; null where an engine's own recorder sent it
   attributes VARIANT          -- every attribute that has no column of its own
 );

@@ -38,6 +38,7 @@ create table spans (
   messages_role VARCHAR[],                                               -- role of each of them (tools: the tools' schemas), or ''
   messages_untimed VARCHAR[],                                            -- digest of each without its dates and times; '' where it has none
   messages_unthought VARCHAR[],                                          -- digest of each without its thinking; '' where it has none
+  prompt_changed VARCHAR,                                                -- how it differs from the conversation's prompt before, where its sender knows
   namespace VARCHAR,                                                     -- digest of what keeps keys of equal text apart: a salt, an adapter
   status VARCHAR,                                                        -- how the turn ended: stop, length, abort, cancelled, error, timeout
   complete BOOLEAN,                                                      -- whether every prompt position was observed without contradiction
@@ -58,7 +59,7 @@ create table spans (
   self_recovered_tokens BIGINT,                                          -- positions that an earlier attempt held and a later one found still on the device [tokens]
   discarded_tokens BIGINT,                                               -- offered or loaded but never consumed, and computed by steps whose output was discarded [tokens]
   seen_tokens BIGINT,                                                    -- S: the longest prefix of this prompt seen before, in any turn [tokens]
-  seen_basis VARCHAR,                                                    -- how S was found: keys, conversation (an estimate) or none
+  seen_basis VARCHAR,                                                    -- how S was found: keys, engine (keys of what it still holds), conversation (an estimate) or none
   seen_since_ns BIGINT,                                                  -- what was last used before this time may be forgotten or was never seen [ns]
   attempts BIGINT,                                                       -- accepted admissions of this turn [attempts]
   retries BIGINT,                                                        -- admissions whose allocation failed [retries]

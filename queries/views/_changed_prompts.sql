@@ -99,6 +99,7 @@ changed as (
 compared as (
   select
     c.*,
+    now.prompt_changed as told,
     list_zip(now.messages_digest, was.messages_digest, true) as pairs,
     len(now.messages_digest) as now_count,
     len(was.messages_digest) as was_count,
@@ -107,6 +108,12 @@ compared as (
       case when now_count < was_count then now_count + 1 end
     ) as changed_message,
     nullif(coalesce(now.messages_role[changed_message], was.messages_role[changed_message]), '') as changed_role,
+    -- Where the rest of the earlier messages stands further up, those between were left out.
+    nullif(list_position(now.messages_digest, was.messages_digest[was_count]), 0) as last_place,
+    changed_message <= last_place
+      and last_place < was_count
+      and now.messages_digest[changed_message:last_place] = was.messages_digest[changed_message + was_count - last_place:]
+      as left_out,
     nullif(was.messages_untimed[changed_message], '') = now.messages_untimed[changed_message] as only_times,
     nullif(was.messages_unthought[changed_message], '') in (now.messages_digest[changed_message], now.messages_unthought[changed_message])
       as only_thinking
@@ -122,12 +129,17 @@ select
   left_tokens,
   case
     when detail = 'namespace' then detail
+    when told in ('timestamp', 'thinking_stripped', 'tools', 'output_rerendered', 'truncation', 'compaction') then told
     when only_times then 'timestamp'
     when only_thinking then 'thinking_stripped'
     when changed_role = 'tools' then 'tools'
+    when changed_role in ('system', 'developer') then 'header'
+    when left_out and detail <> 'compaction' then 'truncation'
     else detail
   end as detail,
   now_count is not null and was_count is not null as has_messages,
   changed_message::bigint as changed_message,
   changed_role
-from compared;
+from compared
+-- Seen is what others had brought as well: where a message before the answer differs, the answer was not rendered anew.
+where not coalesce(detail = 'output_rerendered' and changed_message < was_count + 1, false);

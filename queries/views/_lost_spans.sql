@@ -1,7 +1,7 @@
 -- One row a span of a complete turn's prompt that cost something: what was recomputed or restored, the new text of a prompt that does
 -- not continue its conversation, and what was new here and held elsewhere; with the seconds to first token that it lost. A turn's lost
 -- seconds (turn_costs) are shared out so that they add up: by the time that its restores and its computing took, within each by tokens
--- (by tokens alone where no time is known). Where it has none (a hit all the same), tokens count at the engine's rates.
+-- (by tokens alone where no time is known).
 --
 -- Example: a turn lost 8 s. It restored 500 tokens in 6 s, and computed 300 tokens in 3 s of which 100 had been seen: 6 s of 7 are the
 -- restore's, so it lost 6.86 s, and the 100 tokens 1.14 s.
@@ -39,8 +39,6 @@ select
         end / nullif(t.restoring + t.computing * t.avoidable_tokens / nullif(t.computed_tokens, 0), 0),
         (c.end_token - c.start_token) / (t.avoidable_tokens + t.restored_tokens)
       )
-    when c.source = 'restored' then (c.end_token - c.start_token) * r.restore_seconds_per_token
-    else (c.end_token - c.start_token) * r.prefill_seconds_per_token
   end as seconds
 from causes as c
 join (
@@ -52,7 +50,6 @@ join (
   from _turn_facts
 ) as t on t.trace_id = c.trace_id and t.span_id = c.turn_span_id and t.start_ns = c.turn_start_ns
 left join turn_costs as k on k.trace_id = c.trace_id and k.span_id = c.turn_span_id and k.start_ns = c.turn_start_ns
-left join engine_rates as r on r.resource_id = c.resource_id
 where t.complete
   and (
     c.source in ('recomputed', 'restored')

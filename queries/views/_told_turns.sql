@@ -36,7 +36,7 @@
 --   self_recovered_tokens BIGINT -- found still on the device by a later attempt [tokens]
 --   discarded_tokens BIGINT -- offered, loaded or computed for nothing [tokens]
 --   seen_tokens BIGINT -- S [tokens]
---   seen_basis VARCHAR -- keys, conversation or none
+--   seen_basis VARCHAR -- keys, engine, conversation or none
 --   seen_since_ns BIGINT -- nothing older is known for certain [ns]
 --   attempts BIGINT -- accepted admissions
 --   retries BIGINT -- failed admissions
@@ -64,12 +64,15 @@ with judged as (
     t.*,
     r.engine,
     r.replica,
+    -- Past S lies what an attempt of this turn itself had left on another tier.
+    case when t.seen_tokens is null then t.restored_tokens else greatest(least(t.restored_tokens, t.seen_tokens - t.hit_tokens), 0) end
+      as restored_within,
     case
       when not t.complete then 'incomplete'
       when t.seen_tokens is null and t.hit_tokens = 0 and t.restored_tokens = 0 then 'cold'
       when t.seen_tokens = 0 or t.seen_tokens < coalesce(r.unit_tokens, 1) then 'cold'
-      when coalesce(t.recomputed_tokens, 0) >= greatest(t.restored_tokens, t.hit_tokens) then 'recomputed'
-      when t.restored_tokens >= t.hit_tokens then 'restored'
+      when coalesce(t.recomputed_tokens, 0) >= greatest(restored_within, t.hit_tokens) then 'recomputed'
+      when restored_within >= t.hit_tokens then 'restored'
       else 'hit'
     end as verdict
   from _turn_spans as t

@@ -35,7 +35,7 @@
 --   self_recovered_tokens BIGINT -- found still on the device by a later attempt [tokens]
 --   discarded_tokens BIGINT -- offered, loaded or computed for nothing [tokens]
 --   seen_tokens BIGINT -- S [tokens]
---   seen_basis VARCHAR -- keys, conversation or none
+--   seen_basis VARCHAR -- keys, engine, conversation or none
 --   seen_since_ns BIGINT -- nothing older is known for certain [ns]
 --   attempts BIGINT -- accepted admissions
 --   retries BIGINT -- failed admissions

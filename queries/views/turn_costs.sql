@@ -1,7 +1,8 @@
 -- One row a complete turn that computed or restored what a cache could have had: seconds to the first token that it lost against the
 -- hit turns of its own conversation or, where it has none, at the rates of its engine. Not the cache's doing, and left out: waiting in
 -- the queue; what a restore took beyond its usual time (not_cache.slow_restore); and new text, as far as it is more than the hit
--- turns had, at the rate at which this turn computed.
+-- turns had, at the rate at which this turn computed. A hit turn is what others are compared with: of itself it lost what its own
+-- recomputed and restored part takes at these rates, and never more than its own times of computing and restoring.
 --
 -- Example: a turn took 9.8 s and 0.2 s more in the queue, the 14 hit turns of its conversation take 0.9 s (median). It had 500 new
 -- tokens more than these (median), of 10,000 that it computed in 9.5 s: 8.4 s lost.
@@ -15,7 +16,7 @@
 --   avoidable_tokens BIGINT -- recomputed, and new ones that a cache could have had; null where S is unknown [tokens]
 --   new_text_seconds DOUBLE -- what more new text than the hit turns had took, and is left out; null without hit turns [s]
 --   lost_seconds DOUBLE -- the difference, less what more new text took, at least 0; null where there is nothing to compare with [s]
---   lost_basis VARCHAR -- hits (of the conversation) or rate (what was recomputed at the engine's prefill rate, and the restores)
+--   lost_basis VARCHAR -- hits (of the conversation) or rate (what was recomputed at the engine's prefill rate, and the restores; no more than it took)
 --   lost_error_ratio DOUBLE -- standard error of that rate over the rate; null for hits, and where only restores count
 --   trace_id VARCHAR -- trace of the turn
 --   span_id VARCHAR -- span of the turn
@@ -54,18 +55,19 @@ compared as (
     end as new_text_seconds,
     -- greatest() passes over nulls, and an unknown loss must not become 0.
     case
-      when t.ttft_ns is not null and t.avoidable_tokens is not null and h.hit_median_seconds is not null
+      when t.verdict <> 'hit' and t.ttft_ns is not null and t.avoidable_tokens is not null and h.hit_median_seconds is not null
         then greatest(t.served_seconds - h.hit_median_seconds - new_text_seconds, 0)
     end as against_hits,
     case
       when t.ttft_ns is not null and (t.avoidable_tokens = 0 or e.prefill_seconds_per_token is not null)
-        then t.avoidable_tokens * coalesce(e.prefill_seconds_per_token, 0) + coalesce(t.restore_ns, 0) / 1e9 - t.restoring_seconds
+        then least(t.avoidable_tokens * coalesce(e.prefill_seconds_per_token, 0), coalesce(t.compute_ns / 1e9, 0))
+          + case when t.restored_tokens > 0 then coalesce(t.restore_ns, 0) / 1e9 - t.restoring_seconds else 0 end
     end as at_rate,
     e.prefill_error_ratio
   from served as t
   left join hits as h using (resource_id, conversation_id, conversation_digest)
   left join engine_rates as e using (resource_id)
-  where t.verdict not in ('hit', 'incomplete', 'contradictory')
+  where t.verdict not in ('incomplete', 'contradictory')
     -- Where it is not known what had been seen, it is not known either what this turn need not have computed.
     and coalesce(t.avoidable_tokens + t.restored_tokens > 0, true)
 )

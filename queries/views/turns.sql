@@ -15,7 +15,7 @@
 --   started_at TIMESTAMP_NS -- arrival, UTC
 --   prompt_tokens BIGINT -- P [tokens]
 --   seen_tokens BIGINT -- S: longest prefix seen before in any turn [tokens]
---   seen_basis VARCHAR -- how S was found: keys, conversation (an estimate) or none
+--   seen_basis VARCHAR -- how S was found: keys, engine (keys of what it still holds), conversation (an estimate) or none
 --   hit_tokens BIGINT -- KV was on the device [tokens]
 --   restored_tokens BIGINT -- KV came from another tier [tokens]
 --   computed_tokens BIGINT -- went through the model: recomputed + new [tokens]

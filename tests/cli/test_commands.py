@@ -123,6 +123,17 @@ def test_explain_takes_a_trace_or_a_span_id(store: str) -> None:
         assert run("explain", given, "--store", store).output.startswith("Turn a-3 of conversation a")
 
 
+def test_turns_of_an_unknown_conversation(store: str) -> None:
+    done = run("turns", "--conversation", "nope", "--store", store)
+    assert done.exit_code == 2
+    assert "There is no conversation" in done.output
+
+
+def test_a_list_that_is_cut_says_so(store: str) -> None:
+    assert "The latest 2: --limit shows more" in run("turns", "--limit", "2", "--store", store).output
+    assert "The latest" not in run("turns", "--store", store).output
+
+
 def test_an_unknown_turn(store: str) -> None:
     done = run("explain", "a-4", "--store", store)
     assert done.exit_code == 2

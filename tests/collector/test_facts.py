@@ -118,3 +118,18 @@ def test_a_query_sees_what_had_been_acknowledged(tmp_path: Path) -> None:
             {"turn_id": "t0", "main_cause": "first_seen.new_conversation"}
         ]
         asked.close()
+
+
+def test_the_end_of_queries_is_not_the_end_of_what_tells_facts(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A collector that stops ends its queries, and says nothing of facts that it is still telling."""
+    during: list[bool] = []
+
+    def folding_while_queries_end(cursor: duckdb.DuckDBPyConnection, spans: int) -> folding.Folded:
+        store.interrupt()
+        during.append(cursor.execute("select count(*) = 100000000 from range(100000000)").fetchall() == [(True,)])
+        return folding.Folded(0, 0, 0)
+
+    monkeypatch.setattr(folding, "fold", folding_while_queries_end)
+    assert store.fold()
+    assert during == [True]
+    store.close()

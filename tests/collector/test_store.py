@@ -51,7 +51,7 @@ def test_a_newer_store_is_refused_by_name(tmp_path: Path) -> None:
         connection.execute("insert into schema_history values (99, 0, '9.9', 'from the future')")
     before = path.read_bytes()
     with pytest.raises(
-        StoreVersionError, match=r"The store has schema version 99; this Turnlens \(0\.1\.0\) knows versions up to 4"
+        StoreVersionError, match=r"The store has schema version 99; this Turnlens \(0\.1\.0\) knows versions up to 5"
     ):
         Store(path)
     assert path.read_bytes() == before

@@ -49,6 +49,16 @@ def test_a_store_without_anything() -> None:
     assert findings(MemoryStore()) == []
 
 
+def test_what_was_simulated_or_read_is_not_late() -> None:
+    """A simulation's clock ends where it ends; only an engine's own spans can be late."""
+    for source, level in ((None, "bad"), ("simulation", "ok")):
+        scene = Scene(**({"source": source} if source else {}))
+        scene.serve("a-1", "a", 32, ["k0", "k1"], 0.0)
+        store = received(scene.store(), 400.0)
+        (lag,) = [found for found in findings(store) if found[1] == "ingest_lag"]
+        assert lag[0] == level
+
+
 def test_all_is_well() -> None:
     store = received(preempted().store(), 0.5)
     sample(store, (0, 0), (5, 0))

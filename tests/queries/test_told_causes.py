@@ -177,7 +177,7 @@ def test_a_state_that_does_not_exist_comes_before_everything_but_a_changed_promp
     rows = causes(scene.store())
     assert [row[:5] for row in rows] == [
         (0, 32, "recomputed", "state_not_restorable.sliding_window", "observed"),
-        (32, 40, "new", "prefix_changed.history_edited", "derived"),
+        (32, 40, "recomputed", "state_not_restorable.sliding_window", "observed"),
         (40, 110, "new", "prefix_changed.history_edited", "derived"),
         (110, 130, "new", "first_seen.new_tokens", "derived"),
     ]

@@ -15,7 +15,7 @@ def first_version(connection: duckdb.DuckDBPyConnection) -> None:
         if item.kind == "tables" and item.private:
             connection.execute(f"drop table {item.name}")
     for migration in files("turnlens.queries.migrations").iterdir():
-        for column in re.findall(r"^alter table spans add column (\w+)", migration.read_text(), re.MULTILINE):
-            connection.execute(f"alter table spans drop column {column}")
+        for table, column in re.findall(r"^alter table (\w+) add column (\w+)", migration.read_text(), re.MULTILINE):
+            connection.execute(f"alter table {table} drop column {column}")
     connection.execute("drop sequence span_numbers")
     connection.execute("update schema_history set version = 1, description = 'first tables: resources, spans, metric_points'")

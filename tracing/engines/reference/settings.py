@@ -146,6 +146,7 @@ class EngineConfig:
             "max_running": self.max_running,
             "min_span_tokens": self.min_span_tokens,
             "host_tokens": self.host_tokens,
+            "source": "simulation",
         }
         if self.block_tokens:
             facts |= {"slots": None, "block_tokens": self.block_tokens}

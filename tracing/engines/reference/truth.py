@@ -158,11 +158,13 @@ def runs_of(codes: bytes | bytearray) -> Iterator[tuple[int, int, int]]:
 
 
 def verdict(tokens: Mapping[str, int], seen: int, unit: int = 1) -> str:
-    """The verdict of the model over tokens by source, ties to the worse. ``unit`` is what prefixes match in [tokens]."""
+    """The verdict of the model over tokens by source within S, ties to the worse. ``unit`` is what prefixes match in [tokens].
+    What is restored past S had been left by this turn itself."""
     if tokens["unobserved"]:
         return "incomplete"
     if seen < unit:
         return "cold"
-    if tokens["recomputed"] >= max(tokens["hit"], tokens["restored"]):
+    restored = max(0, min(tokens["restored"], seen - tokens["hit"]))
+    if tokens["recomputed"] >= max(tokens["hit"], restored):
         return "recomputed"
-    return "restored" if tokens["restored"] >= tokens["hit"] else "hit"
+    return "restored" if restored >= tokens["hit"] else "hit"
