@@ -10,7 +10,17 @@ import click
 
 from turnlens.collectors.server import Collector, serve
 from turnlens.collectors.settings import Settings, flag_of, loopback, variable_of
-from turnlens.dashboard import checking, comparisons, explain_text, histories, occupancies, output, reporting, simulating
+from turnlens.dashboard import (
+    checking,
+    comparisons,
+    explain_text,
+    histories,
+    importing,
+    occupancies,
+    output,
+    reporting,
+    simulating,
+)
 from turnlens.dashboard.verbs import FORMAT, STORE, F, Failure, Misuse, failing, over_range, print_answer, print_list
 from turnlens.queries import connect, frames, library
 from turnlens.queries.explain import explain as explain_turn
@@ -230,6 +240,7 @@ _VERBS = (
     simulating.whatif,
     simulating.demo,
     simulating.replay,
+    importing.import_,
 )
 for _verb in _VERBS:
     turnlens.add_command(_verb)

@@ -12,12 +12,12 @@ from typing import Any
 
 import click
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
-from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.trace.export import SpanExporter
 from prometheus_client import CollectorRegistry
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from turnlens.collectors.importing.sink import Counting
 from turnlens.collectors.server import Collector
 from turnlens.collectors.settings import Settings
 from turnlens.dashboard import explain_text, output
@@ -107,16 +107,6 @@ def own_name() -> str:
     if called.name != "turnlens" or shutil.which("turnlens") == str(called):
         return "turnlens"
     return os.path.relpath(called)
-
-
-class Counting(OTLPSpanExporter):
-    """The official exporter, counting what it sends."""
-
-    taken = 0
-
-    def export(self, spans: Any) -> Any:
-        self.taken += len(spans)
-        return super().export(spans)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from turnlens.collectors.importing.sink import Counting
 from turnlens.dashboard import demo, output
 from turnlens.dashboard.wording import seconds, share
 from turnlens.queries import connect, frames
@@ -61,7 +62,7 @@ def run(paths: Sequence[Path], store: Path, options: Options, form: str) -> None
 def _serve(url: str, traffic: Traffic, config: EngineConfig, quiet: bool) -> tuple[Replayed, int]:
     """Serve the traffic, the spans going to the collector. Returns what the engine counted, and how many spans were sent."""
     started_ns = time.time_ns() - round((seconds_at_most(traffic, config) + 60) * 1e9)
-    exporter = demo.Counting(endpoint=f"{url}/v1/traces")
+    exporter = Counting(endpoint=f"{url}/v1/traces")
     with _remembering(traffic):
         recorder = demo.recorder_for(config, url, exporter, started_ns)
     try:

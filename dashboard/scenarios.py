@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from turnlens.collectors.importing.sink import Counting
 from turnlens.dashboard import demo, output
 from turnlens.queries.words import counted
 from turnlens.tracing import Recorder
@@ -134,7 +135,7 @@ def _next(path: Path, result: Result) -> str:
 
 def _serve(url: str, scenario: Scenario, seed: int, quiet: bool) -> tuple[Result, int]:
     """Run the scenario, its spans going to the collector. Returns what came of it and how many spans were sent."""
-    exporters: list[demo.Counting] = []
+    exporters: list[Counting] = []
 
     def finish(recorder: Recorder) -> None:
         try:
@@ -146,7 +147,7 @@ def _serve(url: str, scenario: Scenario, seed: int, quiet: bool) -> tuple[Result
 
         def make(config: EngineConfig, started_ns: int) -> Recorder:
             say(config.run or scenario.name)
-            exporters.append(demo.Counting(endpoint=f"{url}/v1/traces"))
+            exporters.append(Counting(endpoint=f"{url}/v1/traces"))
             return demo.recorder_for(config, url, exporters[-1], started_ns)
 
         started_ns = time.time_ns() - round((scenario.seconds + _MARGIN_SECONDS) * 1e9)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from turnlens.collectors.importing.answers import Answers
 from turnlens.collectors.importing.chains import Conversations, Ends, chain_digests, key_of
 from turnlens.collectors.importing.exchanges import Exchange, texts
 from turnlens.collectors.importing.llama_caches import Held, HostCache
@@ -35,6 +36,7 @@ class LlamaTurns:
         self._host = HostCache()
         self._ends = Ends()
         self._conversations = Conversations()
+        self._answers = Answers()
         self._turns: dict[int, Turn] = {}
 
     def take(self, task: Task, first_open_us: int | None) -> None:
@@ -89,9 +91,11 @@ class LlamaTurns:
     ) -> Turn:
         of = str(task.number)
         name = exchange.request_id if exchange is not None else f"{self._recording.origin.engine}-{of}"
-        conversation = None
+        conversation = changed = None
         if exchange is not None:
             conversation = self._conversations.of(name, exchange.messages, exchange.conversation_id)
+            changed = self._answers.changed(conversation, exchange.messages)
+            self._answers.note(conversation, exchange)
         return self._recorder.turn(
             name,
             conversation,
@@ -105,6 +109,7 @@ class LlamaTurns:
                 model=exchange.model if exchange is not None else None,
                 cache_disabled="by_request" if exchange is not None and not exchange.reads_cache else None,
                 prefix_basis=basis,
+                prompt_changed=changed,
                 task=task.number,
                 slot=task.slot,
             ),

@@ -20,6 +20,8 @@ KIND = "llama"
 _SEED_EVENTS = 8
 _DETAIL = "The log is below level 4 (-lv 4). Not in it: how far a prompt matched, checkpoints, and host memory's hits by name."
 
+_NO_TIMES = "The log has no times (--log-timestamps): waiting and pauses are not in it, and times begin with the file's own."
+
 
 @dataclass(slots=True)
 class _Start:
@@ -109,8 +111,8 @@ def _first_reading(path: Path, exchanges: Sequence[Exchange]) -> list[_Start]:
 
 
 def _events(path: Path, account: Account) -> Iterator[tuple[int, Event, int, int]]:
-    """The events of a log: of which server start, the event, its time [us since that start], its line. A line without a time
-    happened when the one before did; a clock that jumps back stands still."""
+    """The events of a log: of which server start, the event, its time [us since that start], its line. A clock that jumps back
+    stands still. Where lines have no times, they follow each other, and the durations that they tell of pass."""
     start, clock, begun = 0, 0, False
     for number, line in read_lines(path, account):
         event = parse(line)
@@ -119,5 +121,9 @@ def _events(path: Path, account: Account) -> Iterator[tuple[int, Event, int, int
         if event.kind == "began" and begun:
             start, clock = start + 1, 0
         begun = True
-        clock = max(clock, event.at_us) if event.at_us is not None else clock
+        if event.at_us is not None:
+            clock = max(clock, event.at_us)
+        else:
+            account.note(_NO_TIMES)
+            clock += 1 + (round(1_000 * event.values[0]) if event.kind in ("prompt_timing", "eval_timing") else 0)
         yield start, event, clock, number

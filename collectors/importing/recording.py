@@ -43,7 +43,7 @@ class Recording:
             wait_when_full=True,
             instance=f"{kind}-{name[:32]}",
             source=kind,
-            **{name: value for name, value in facts.items() if value is not None},
+            **{fact: value for fact, value in facts.items() if value is not None},
         )
 
     def attributes(self, **given: Any) -> dict[str, Any]:

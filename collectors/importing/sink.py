@@ -1,0 +1,35 @@
+"""Where spans that are read go: to the collector that has the store open, or to one that is started for it here."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+
+from turnlens.collectors.server import Collector
+from turnlens.collectors.settings import Settings
+from turnlens.queries.store import serving
+
+
+class Counting(OTLPSpanExporter):
+    """The official exporter, counting what it sends."""
+
+    taken = 0
+
+    def export(self, spans: Any) -> Any:
+        self.taken += len(spans)
+        return super().export(spans)
+
+
+@contextmanager
+def into(store: str, token: str | None = None) -> Generator[Counting]:
+    """An exporter into a store, by its path or the URL of its collector. The store is made where there is none. Raises
+    StoreError and CollectorError."""
+    headers = {"authorization": f"Bearer {token}"} if token else None
+    url = store if store.startswith(("http://", "https://")) else serving(Path(store))
+    if url is not None:
+        yield Counting(endpoint=f"{url.rstrip('/')}/v1/traces", headers=headers)
+        return
+    with Collector(Settings(store=Path(store), http_port=0, grpc_port=0)) as collector:
+        yield Counting(endpoint=f"{collector.http_url}/v1/traces")

@@ -1,0 +1,163 @@
+"""Requests and responses of any OpenAI- or Anthropic-compatible server as turns.
+
+The usage says how many tokens were cached, not in which tier: they count as a hit, and a turn without that count is
+incomplete. Waiting cannot be told from computing. What had been seen before follows from the messages: a prompt that begins
+with all messages of an earlier one begins with its tokens. Of an answer the last token is not computed before it is asked
+for again.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from turnlens.collectors.importing.answers import Answers
+from turnlens.collectors.importing.chains import Conversations, Ends, chain_digests, key_of
+from turnlens.collectors.importing.errors import SourceError
+from turnlens.collectors.importing.exchange_files import read_exchanges
+from turnlens.collectors.importing.exchanges import Exchange, texts
+from turnlens.collectors.importing.lines import Account
+from turnlens.collectors.importing.recording import Origin, Recording
+from turnlens.collectors.importing.timeline import Timeline
+from turnlens.tracing import Turn
+
+KIND = "traffic"
+_NO_COUNT = "{} of {} responses do not say how many tokens were cached: those turns are incomplete."
+
+
+@dataclass(slots=True)
+class _Ended:
+    """What a turn left: where its prompt ended and its answer, and when."""
+
+    prompt: int
+    end: int
+    digest: str
+
+
+class TrafficTurns:
+    """Tells a recorder of exchanges, which come in the order of their beginnings."""
+
+    def __init__(self, recording: Recording, unit_tokens: int) -> None:
+        self._recording = recording
+        self._recorder = recording.recorder
+        self._unit = max(unit_tokens, 1)
+        self._timeline = Timeline()
+        self._ends = Ends()
+        self._answers = Answers()
+        self._conversations = Conversations()
+        self._left: dict[str, _Ended] = {}
+
+    def take(self, exchange: Exchange) -> None:
+        """An exchange with a beginning. Everything that happened before it is told."""
+        begun = exchange.start_ns or 0
+        self._timeline.run(begun)
+        conversation = self._conversations.of(exchange.request_id, exchange.messages, exchange.conversation_id)
+        prompt, cached = _counts(exchange)
+        turn = self._begin(exchange, conversation, prompt, begun)
+        end = max(exchange.end_ns or begun, begun)
+        first = None if exchange.first_token_ns is None else min(max(exchange.first_token_ns, begun), end)
+        if prompt is not None and cached is not None:
+            self._say_output_not_cached(exchange, turn, cached, begun)
+            turn.admitted(cached, at_ns=begun)
+            if exchange.status in ("stop", "length"):
+                self._timeline.add(first or end, partial(turn.computed, cached, prompt, at_ns=first or end))
+                if first is not None:
+                    self._timeline.add(first, partial(turn.first_token, at_ns=first))
+        self._timeline.add(end, partial(self._end, exchange, conversation, turn, prompt, end))
+
+    def close(self) -> None:
+        """No more exchanges come."""
+        self._timeline.run()
+
+    def _begin(self, exchange: Exchange, conversation: str, prompt: int | None, begun: int) -> Turn:
+        points = self._ends.points(chain_digests(exchange.messages), prompt or 0)
+        of = f"{exchange.request_id}\0{begun}"
+        return self._recorder.turn(
+            exchange.request_id,
+            conversation,
+            prompt_tokens=prompt,
+            prefix=[key for key, _ in points],
+            prefix_at=[end for _, end in points],
+            traceparent=exchange.traceparent or self._recording.ids.traceparent(of),
+            messages=texts(exchange.messages),
+            at_ns=begun,
+            **self._recording.attributes(
+                model=exchange.model,
+                cache_disabled=None if exchange.reads_cache else "by_request",
+                prompt_changed=self._answers.changed(conversation, exchange.messages),
+            ),
+        )
+
+    def _say_output_not_cached(self, exchange: Exchange, turn: Turn, cached: int, begun: int) -> None:
+        """The prompt goes on from an answer word by word, and was cached up to the end of the prompt before and no further."""
+        for digest in reversed(chain_digests(exchange.messages)[:-1]):
+            left = self._left.get(digest)
+            if left is not None:
+                if cached == left.prompt // self._unit * self._unit < left.end // self._unit * self._unit:
+                    publish = self._recorder.publish(key_of("answer", digest), left.end, slots=0, at_ns=begun)
+                    publish.skip("output_not_cached", at_ns=begun)
+                return
+
+    def _end(self, exchange: Exchange, conversation: str, turn: Turn, prompt: int | None, end: int) -> None:
+        output = exchange.usage.output_tokens
+        if prompt is not None and exchange.status in ("stop", "length"):
+            digest = chain_digests(exchange.messages)[-1]
+            self._ends.note("prompt", digest, prompt)
+            self._publish(key_of("prompt", digest), prompt, turn, end)
+            if exchange.answer is not None and output is not None and output > 1:
+                answered = chain_digests([*exchange.messages, exchange.answer])[-1]
+                self._ends.note("answer", answered, prompt + output - 1)
+                self._publish(key_of("answer", answered), prompt + output - 1, turn, end)
+                self._left[answered] = _Ended(prompt, prompt + output - 1, answered)
+        self._answers.note(conversation, exchange)
+        turn.finished(exchange.status, output_tokens=output, at_ns=end)
+
+    def _publish(self, key: str, position: int, turn: Turn, at_ns: int) -> None:
+        """The server has computed up to here. Whether it keeps it, nobody says."""
+        self._recorder.publish(key, position, turn=turn, slots=0, at_ns=at_ns).end("committed", at_ns=at_ns)
+
+
+def _counts(exchange: Exchange) -> tuple[int | None, int | None]:
+    """Prompt tokens and cached ones; None where the response does not say, or says what cannot be."""
+    if exchange.timings is not None:
+        return exchange.timings.cache_n + exchange.timings.prompt_n, exchange.timings.cache_n
+    prompt, cached = exchange.usage.prompt_tokens, exchange.usage.cached_tokens
+    return prompt, cached if prompt is not None and cached is not None and cached <= prompt else None
+
+
+def import_traffic(paths: Sequence[Path], origin: Origin, unit_tokens: int = 1) -> list[Account]:
+    """Read files of requests and responses. Returns their accounts. Raises SourceError and OSError."""
+    accounts: list[Account] = []
+    exchanges: list[Exchange] = []
+    for path in paths:
+        account = Account(str(path))
+        accounts.append(account)
+        for exchange in read_exchanges(path, account):
+            if exchange.start_ns is None:
+                account.skip("a request without a time")
+            else:
+                exchanges.append(exchange)
+                account.turns += 1
+    if not exchanges:
+        names = ", ".join(str(path) for path in paths)
+        raise SourceError(f"{names}: no request with a time was found. What was left out: {_left_out(accounts)}.")
+    exchanges.sort(key=lambda exchange: (exchange.start_ns or 0, exchange.request_id))
+    first = exchanges[0]
+    # A request is the same in whatever file, beside whatever others.
+    recording = Recording(origin, KIND, "", first.start_ns or 0, {"unit_tokens": unit_tokens})
+    turns = TrafficTurns(recording, unit_tokens)
+    for exchange in exchanges:
+        turns.take(exchange)
+    turns.close()
+    silent = sum(_counts(exchange)[1] is None for exchange in exchanges)
+    if silent:
+        accounts[0].note(_NO_COUNT.format(silent, len(exchanges)))
+    if not recording.close():
+        raise SourceError("Not everything could be stored. Import it again: nothing is stored twice.")
+    return accounts
+
+
+def _left_out(accounts: Sequence[Account]) -> str:
+    return (
+        ", ".join(f"{reason} ({count})" for account in accounts for reason, count in account.unread.most_common()) or "nothing"
+    )

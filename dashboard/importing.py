@@ -1,0 +1,126 @@
+"""``turnlens import``: history that others wrote, into a store."""
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from turnlens.collectors.importing.errors import SourceError
+from turnlens.collectors.importing.exchange_files import wall_ns
+from turnlens.collectors.importing.lines import Account
+from turnlens.collectors.importing.llama_files import import_llama
+from turnlens.collectors.importing.recording import Origin
+from turnlens.collectors.importing.sink import into
+from turnlens.collectors.importing.traffic import import_traffic
+from turnlens.dashboard import output
+from turnlens.dashboard.verbs import FORMAT, STORE, Misuse, failing
+from turnlens.queries import connect
+from turnlens.queries.store import DEFAULT_STORE, Store
+from turnlens.queries.words import counted
+
+Row = dict[str, Any]
+_FILES = click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+
+
+@click.group("import")
+def import_() -> None:
+    """Import what engines without our recorder left: logs, requests with responses.
+
+    Every kind becomes the same turns. What is imported twice is stored once; what cannot be read is counted and shown."""
+
+
+def _kind(name: str) -> Callable[[Callable[..., Any]], click.Command]:
+    """A kind of source, with what all of them take."""
+
+    def decorate(call: Callable[..., Any]) -> click.Command:
+        for option in (
+            click.option("--engine", default=name, show_default=True, help="What to call the server."),
+            click.option("--replica", default="0", show_default=True, help="Which copy of it."),
+            click.option("--run", help="A label for comparisons, as TURNLENS_RUN gives it."),
+            click.option("--model", help="The model, where the source does not say."),
+            STORE,
+            FORMAT,
+        )[::-1]:
+            call = option(call)
+        return import_.command(name)(_FILES(failing(call)))
+
+    return decorate
+
+
+@_kind("llama")
+@click.option(
+    "--responses",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="JSONL of requests with their responses, joined to the log. Can be repeated.",
+)
+@click.option("--started", help="When the server started, where no response says so. [default: by the file's own time]")
+def llama(files: Sequence[Path], responses: Sequence[Path], started: str | None, **given: Any) -> None:
+    """llama-server's log: slots, its cache in host memory, checkpoints, and what each task reused.
+
+    Start the server with -lv 4: below that level the log does not say how far a prompt matched."""
+    started_ns = None if started is None else wall_ns(started)
+    if started is not None and started_ns is None:
+        raise Misuse(f"--started: {started!r} is no time. Give one such as 2026-11-29T14:05:00Z.")
+    _import(lambda origin: import_llama(files, origin, responses, started_ns), **given)
+
+
+@_kind("traffic")
+@click.option("--unit", default=1, show_default=True, type=click.IntRange(min=1), help="Tokens in which its prefixes match.")
+def traffic(files: Sequence[Path], unit: int, **given: Any) -> None:
+    """Requests and responses of an OpenAI- or Anthropic-compatible server, one a line, as JSON.
+
+    A line has request, response, start and end; see docs/importing.md."""
+    _import(lambda origin: import_traffic(files, origin, unit), **given)
+
+
+def _import(
+    read: Callable[[Origin], list[Account]],
+    engine: str,
+    replica: str,
+    run: str | None,
+    model: str | None,
+    store: str | None,
+    form: str,
+) -> None:
+    """Read into the store, and print what was read of each file."""
+    where = store or os.environ.get("TURNLENS_STORE") or DEFAULT_STORE
+    try:
+        with into(where, os.environ.get("TURNLENS_TOKEN")) as exporter:
+            accounts = read(Origin(engine, exporter, replica, run, model))
+    except OSError as error:
+        raise SourceError(f"{error.filename}: {error.strerror}.") from error
+    opened = connect(where)
+    try:
+        _print(accounts, exporter.taken, opened, form)
+    finally:
+        opened.close()
+
+
+def _print(accounts: Sequence[Account], spans: int, store: Store, form: str) -> None:
+    rows: list[Row] = [
+        {
+            "file": account.path,
+            "lines": account.lines,
+            "turns": account.turns,
+            "unread": account.unread.total(),
+            "unread_because": ", ".join(f"{reason} ({count:,})" for reason, count in account.unread.most_common()) or None,
+            "notes": " ".join(account.notes) or None,
+        }
+        for account in accounts
+    ]
+    if form != "table":
+        output.emit(rows, list(rows[0]), form)
+        return
+    output.emit([{name: row[name] for name in ("file", "lines", "turns", "unread")} for row in rows], list(rows[0])[:4], form)
+    for account in accounts:
+        for line in account.said:
+            click.echo(f"  {line}", err=True)
+        for reason, count in account.unread.most_common():
+            click.echo(f"Not read in {account.path}: {reason} ({count:,})")
+        for note in account.notes:
+            click.echo(f"Note on {account.path}: {note}")
+    (there,) = store.query("select count(*) as turns from turns").to_pylist()
+    click.echo(f"\n{counted(spans, 'span')} sent to {store.where}, which has {counted(there['turns'], 'turn')} now.")
