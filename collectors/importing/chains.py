@@ -7,7 +7,7 @@ with the answer's message one at the position at which the answer ended.
 
 import hashlib
 from collections import Counter, OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from turnlens.collectors.importing.exchanges import Said
@@ -65,13 +65,13 @@ def key_of(kind: str, digest: str) -> str:
 @dataclass(slots=True)
 class _Request:
     conversation: str
-    messages: int  # without tools and system
+    length: int  # of its messages without instructions [characters]
     number: int
 
 
 class Conversations:
     """Which conversation a request belongs to, where it does not say: that of the latest request of which it repeats at least
-    half of the messages and two at least; else of the latest with the same first message of the user, and the same instructions
+    half of the text and two messages; else of the latest with the same first message of the user, and the same instructions
     but for times where that message is short. A conversation is called ``derived:`` and the id of its first request."""
 
     def __init__(self) -> None:
@@ -81,27 +81,29 @@ class Conversations:
 
     def of(self, request_id: str, messages: Sequence[Said], given: str | None = None) -> str:
         """The conversation of a request, which is remembered."""
-        own = [_digest(said) for said in messages if said.role not in _INSTRUCTIONS]
+        own = {_digest(said): len(said.text) for said in messages if said.role not in _INSTRUCTIONS}
         beginning = _beginning(messages)
         found = given or self._continued(own, beginning) or f"derived:{request_id}"
         self._numbers += 1
-        request = _Request(found, len(own), self._numbers)
+        request = _Request(found, sum(own.values()), self._numbers)
         for digest in own:
             _remember(self._by_message, digest, request)
         _remember(self._by_beginning, beginning, request)
         return found
 
-    def _continued(self, own: Sequence[str], beginning: str) -> str | None:
+    def _continued(self, own: Mapping[str, int], beginning: str) -> str | None:
         # A message is its latest request's: the others have been taken over by that one.
+        messages: Counter[int] = Counter()
         shared: Counter[int] = Counter()
         requests: dict[int, _Request] = {}
-        for digest in set(own):
+        for digest, length in own.items():
             request = self._by_message.get(digest)
             if request is not None:
-                shared[request.number] += 1
+                messages[request.number] += 1
+                shared[request.number] += length
                 requests[request.number] = request
         for number in sorted(requests, reverse=True):
-            if shared[number] >= 2 and 2 * shared[number] >= requests[number].messages:
+            if messages[number] >= 2 and 2 * shared[number] >= requests[number].length:
                 return requests[number].conversation
         request = self._by_beginning.get(beginning)
         return None if request is None else request.conversation

@@ -153,7 +153,8 @@ def wall_ns(value: object) -> int | None:
         at = round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1e6) * 1_000
     elif isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1 << 62:
         unit = next((unit for unit, most in ((10**9, 5e9), (10**6, 5e12), (10**3, 5e15)) if value < most), 1)
-        at = round(value * unit) if isinstance(value, float) else value * unit
+        # A float has microseconds at most.
+        at = round(value * unit / 1_000) * 1_000 if isinstance(value, float) else value * unit
     else:
         return None
     return at if 31_536_000 * 10**9 < at < 1 << 62 else None

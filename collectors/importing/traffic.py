@@ -6,6 +6,7 @@ with all messages of an earlier one begins with its tokens. Of an answer the las
 for again.
 """
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,19 +20,20 @@ from turnlens.collectors.importing.exchanges import Exchange, texts
 from turnlens.collectors.importing.lines import Account
 from turnlens.collectors.importing.recording import Origin, Recording
 from turnlens.collectors.importing.timeline import Timeline
-from turnlens.tracing import Turn
+from turnlens.tracing import Publish, Turn
 
 KIND = "traffic"
+_REMEMBERED = 65_536
 _NO_COUNT = "{} of {} responses do not say how many tokens were cached: those turns are incomplete."
 
 
 @dataclass(slots=True)
 class _Ended:
-    """What a turn left: where its prompt ended and its answer, and when."""
+    """What a turn left: where its prompt and its answer ended, and the answer's publish, of which nobody says how it ended."""
 
     prompt: int
     end: int
-    digest: str
+    publish: Publish
 
 
 class TrafficTurns:
@@ -45,7 +47,7 @@ class TrafficTurns:
         self._ends = Ends()
         self._answers = Answers()
         self._conversations = Conversations()
-        self._left: dict[str, _Ended] = {}
+        self._left: OrderedDict[str, _Ended] = OrderedDict()
 
     def take(self, exchange: Exchange) -> None:
         """An exchange with a beginning. Everything that happened before it is told."""
@@ -57,7 +59,7 @@ class TrafficTurns:
         end = max(exchange.end_ns or begun, begun)
         first = None if exchange.first_token_ns is None else min(max(exchange.first_token_ns, begun), end)
         if prompt is not None and cached is not None:
-            self._say_output_not_cached(exchange, turn, cached, begun)
+            self._say_output_not_cached(exchange, cached, begun)
             turn.admitted(cached, at_ns=begun)
             if exchange.status in ("stop", "length"):
                 self._timeline.add(first or end, partial(turn.computed, cached, prompt, at_ns=first or end))
@@ -88,14 +90,13 @@ class TrafficTurns:
             ),
         )
 
-    def _say_output_not_cached(self, exchange: Exchange, turn: Turn, cached: int, begun: int) -> None:
+    def _say_output_not_cached(self, exchange: Exchange, cached: int, begun: int) -> None:
         """The prompt goes on from an answer word by word, and was cached up to the end of the prompt before and no further."""
         for digest in reversed(chain_digests(exchange.messages)[:-1]):
             left = self._left.get(digest)
             if left is not None:
                 if cached == left.prompt // self._unit * self._unit < left.end // self._unit * self._unit:
-                    publish = self._recorder.publish(key_of("answer", digest), left.end, slots=0, at_ns=begun)
-                    publish.skip("output_not_cached", at_ns=begun)
+                    left.publish.skip("output_not_cached", at_ns=begun)
                 return
 
     def _end(self, exchange: Exchange, conversation: str, turn: Turn, prompt: int | None, end: int) -> None:
@@ -103,18 +104,20 @@ class TrafficTurns:
         if prompt is not None and exchange.status in ("stop", "length"):
             digest = chain_digests(exchange.messages)[-1]
             self._ends.note("prompt", digest, prompt)
-            self._publish(key_of("prompt", digest), prompt, turn, end)
             if exchange.answer is not None and output is not None and output > 1:
                 answered = chain_digests([*exchange.messages, exchange.answer])[-1]
                 self._ends.note("answer", answered, prompt + output - 1)
-                self._publish(key_of("answer", answered), prompt + output - 1, turn, end)
-                self._left[answered] = _Ended(prompt, prompt + output - 1, answered)
+                publish = self._recorder.publish(key_of("answer", answered), prompt + output - 1, turn=turn, slots=0, at_ns=end)
+                _remember(self._left, answered, _Ended(prompt, prompt + output - 1, publish))
         self._answers.note(conversation, exchange)
         turn.finished(exchange.status, output_tokens=output, at_ns=end)
 
-    def _publish(self, key: str, position: int, turn: Turn, at_ns: int) -> None:
-        """The server has computed up to here. Whether it keeps it, nobody says."""
-        self._recorder.publish(key, position, turn=turn, slots=0, at_ns=at_ns).end("committed", at_ns=at_ns)
+
+def _remember(memory: OrderedDict[str, _Ended], digest: str, left: _Ended) -> None:
+    memory[digest] = left
+    memory.move_to_end(digest)
+    if len(memory) > _REMEMBERED:
+        memory.popitem(last=False)
 
 
 def _counts(exchange: Exchange) -> tuple[int | None, int | None]:

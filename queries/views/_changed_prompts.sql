@@ -37,7 +37,8 @@ with asked as (
     seen_basis,
     seen_since_ns,
     key_tokens,
-    namespace
+    namespace,
+    prompt_changed
   from spans
   where name = 'turn' and turn_id is not null and conversation_id is not null
 ),
@@ -91,6 +92,7 @@ changed as (
     and p.seen_tokens < p.key_tokens
     and (
       p.seen_tokens < p.before.key_tokens
+      or p.prompt_changed is not null  -- by who has read both
       -- Of an older recorder the publishes themselves tell.
       or coalesce(p.previous_end_tokens, a.end_tokens) between p.before.prompt_tokens + 1 and p.prompt_tokens
       and p.seen_tokens < coalesce(p.previous_end_tokens, a.end_tokens)
