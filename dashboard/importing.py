@@ -13,6 +13,7 @@ from turnlens.collectors.importing.lines import Account
 from turnlens.collectors.importing.llama_files import import_llama
 from turnlens.collectors.importing.recording import Origin
 from turnlens.collectors.importing.sink import into
+from turnlens.collectors.importing.sparkcache import import_sparkcache
 from turnlens.collectors.importing.traffic import import_traffic
 from turnlens.dashboard import output
 from turnlens.dashboard.verbs import FORMAT, STORE, Misuse, failing
@@ -74,6 +75,13 @@ def traffic(files: Sequence[Path], unit: int, **given: Any) -> None:
 
     A line has request, response, start and end; see docs/importing.md."""
     _import(lambda origin: import_traffic(files, origin, unit), **given)
+
+
+@_kind("sparkcache")
+@click.option("--ranks", type=click.IntRange(min=1), help="How many must hold a restored span. [default: all that are named]")
+def sparkcache(files: Sequence[Path], ranks: int | None, **given: Any) -> None:
+    """SparkCache's records in vLLM's log (SPARK_CONTEXT_CACHE_TRACE_REUSE=1), and its soak receipts."""
+    _import(lambda origin: import_sparkcache(files, origin, ranks), **given)
 
 
 def _import(

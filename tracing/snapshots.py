@@ -192,7 +192,8 @@ class Snapshots:
         facts["turnlens.sequence"] = next(self._sequence)
         if state is not None:
             return state.trace.emit(name, start_ns, end_ns, facts, links, error)
-        context, sampled = self._factory.root(name)
+        told = (facts.get(f"turnlens.{fact}") for fact in ("key", "tier", "outcome", "reason"))
+        context, sampled = self._factory.root(name, of=f"{name} {start_ns} {end_ns} {' '.join(map(str, told))}")
         ids: dict[str, Value] = {"turnlens.turn_id": turn.id if turn else None}
         if sampled:
             self._spans.append(self._factory.span(name, context, None, start_ns, end_ns, ids | facts, links, error))

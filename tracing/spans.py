@@ -5,6 +5,7 @@ tuples already, so the spans are made whole, with their true times, and handed t
 """
 
 import hashlib
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 
 from opentelemetry.sdk.resources import Resource
@@ -25,6 +26,7 @@ MAX_KEYS = 16_384
 _OK = Status(StatusCode.UNSET)
 _INT64_MAX = 2**63 - 1
 _TEXT_LIMIT = 4_096
+_TRACES = 1_000_000
 _PROPAGATOR = TraceContextTextMapPropagator()
 
 
@@ -58,7 +60,7 @@ class ContentIds(IdGenerator):
     def __init__(self, seed: str) -> None:
         self._seed = seed
         self._roots = 0
-        self._spans: dict[int, int] = {}  # of a trace, how many
+        self._spans: OrderedDict[int, int] = OrderedDict()  # of a trace, how many
 
     def generate_trace_id(self) -> int:
         self._roots += 1
@@ -80,6 +82,8 @@ class ContentIds(IdGenerator):
         """The id of the trace's next span."""
         number = self._spans.get(trace_id, 0) + 1
         self._spans[trace_id] = number
+        if len(self._spans) > _TRACES:
+            self._spans.popitem(last=False)
         return _number(f"{trace_id:032x} {number}", 8)
 
     def forget(self, of: str) -> None:
@@ -102,9 +106,15 @@ class SpanFactory:
         self._ids = ids or RandomIdGenerator()
         self._scope = InstrumentationScope(conventions.SCOPE, version)
 
-    def root(self, name: str, parent: SpanContext | None = None) -> tuple[SpanContext, bool]:
-        """A context for a new root (or for the child of a remote parent), and whether its trace is sampled."""
-        trace_id = parent.trace_id if parent else self._ids.generate_trace_id()
+    def root(self, name: str, parent: SpanContext | None = None, of: str = "") -> tuple[SpanContext, bool]:
+        """A context for a new root (or for the child of a remote parent), and whether its trace is sampled. ``of`` says what it
+        tells of, for ids that follow from that."""
+        if parent is not None:
+            trace_id = parent.trace_id
+        elif of and isinstance(self._ids, ContentIds):
+            trace_id = self._ids.trace_id(of)
+        else:
+            trace_id = self._ids.generate_trace_id()
         # The caller's own decision is not asked: an eviction in this turn's trace belongs to another turn's story.
         decision = self._sampler.should_sample(None, trace_id, name).decision
         return self._context(trace_id), decision is Decision.RECORD_AND_SAMPLE

@@ -50,6 +50,16 @@ known(reason, meaning, next_step) as (
       'a restore was offered and its end not told before a step used the prefix',
       'Nothing, where the client left. Else the engine must call restore_finalized, also for synchronous loads.'
     ),
+    (
+      'attribution_across_attempts',
+      'its engine counts the work of all attempts together, and was preempted: what each did is not known',
+      'Nothing. An engine with the recorder inside tells attempts apart.'
+    ),
+    (
+      'attribution_incomplete',
+      'its engine itself says that its account of the turn is not complete, or left a part of it out',
+      'See the engine''s log at that time.'
+    ),
     ('step_while_restore_pending', 'a step ran while a restore was under way', null),
     ('step_beyond_known_prefix', 'a step began beyond the prefix that is known to be held', null),
     ('step_without_attempt', 'a step ran before the turn was admitted', null),
