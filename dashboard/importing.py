@@ -1,7 +1,8 @@
 """``turnlens import``: history that others wrote, into a store."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,16 @@ from turnlens.collectors.importing.errors import SourceError
 from turnlens.collectors.importing.exchange_files import wall_ns
 from turnlens.collectors.importing.lines import Account
 from turnlens.collectors.importing.llama_files import import_llama
+from turnlens.collectors.importing.otlp_files import import_otlp
 from turnlens.collectors.importing.recording import Origin
-from turnlens.collectors.importing.sink import into
+from turnlens.collectors.importing.sink import collecting, exporter
 from turnlens.collectors.importing.sparkcache import import_sparkcache
 from turnlens.collectors.importing.traffic import import_traffic
+from turnlens.collectors.importing.turn_rows import FIELDS, import_turns
 from turnlens.dashboard import output
 from turnlens.dashboard.verbs import FORMAT, STORE, Misuse, failing
 from turnlens.queries import connect
-from turnlens.queries.store import DEFAULT_STORE, Store
+from turnlens.queries.store import DEFAULT_STORE
 from turnlens.queries.words import counted
 
 Row = dict[str, Any]
@@ -62,9 +65,7 @@ def llama(files: Sequence[Path], responses: Sequence[Path], started: str | None,
     """llama-server's log: slots, its cache in host memory, checkpoints, and what each task reused.
 
     Start the server with -lv 4: below that level the log does not say how far a prompt matched."""
-    started_ns = None if started is None else wall_ns(started)
-    if started is not None and started_ns is None:
-        raise Misuse(f"--started: {started!r} is no time. Give one such as 2026-11-29T14:05:00Z.")
+    started_ns = _time(started)
     _import(lambda origin: import_llama(files, origin, responses, started_ns), **given)
 
 
@@ -84,6 +85,44 @@ def sparkcache(files: Sequence[Path], ranks: int | None, **given: Any) -> None:
     _import(lambda origin: import_sparkcache(files, origin, ranks), **given)
 
 
+@_kind("turns")
+@click.option(
+    "--map", "pairs", multiple=True, metavar="COLUMN=FIELD", help=f"Which column is what. Fields: {', '.join(FIELDS)}."
+)
+@click.option("--started", help="When the first turn came, for rows without times: a minute from one to the next.")
+@click.option("--unit", default=1, show_default=True, type=click.IntRange(min=1), help="Tokens in which its prefixes match.")
+def turns(files: Sequence[Path], pairs: Sequence[str], started: str | None, unit: int, **given: Any) -> None:
+    """Turns that somebody wrote down: CSV with a first line of names, or JSON lines."""
+    mapping: dict[str, str] = {}
+    for pair in pairs:
+        column, equals, field = pair.rpartition("=")
+        if not equals or not column:
+            raise Misuse(f"--map takes COLUMN=FIELD, such as tokens_in=prompt_tokens; not {pair!r}.")
+        mapping[column] = field
+    started_ns = _time(started)
+    _import(lambda origin: import_turns(files, origin, mapping, started_ns, unit), **given)
+
+
+@import_.command()
+@_FILES
+@STORE
+@FORMAT
+@failing
+def otlp(files: Sequence[Path], store: str | None, form: str) -> None:
+    """OTLP requests of traces and metrics: JSON lines as OpenTelemetry's file exporter writes them, or a .pb file of traces."""
+    where, token = _store(store)
+    with _readable(), collecting(where) as url:
+        accounts = import_otlp(files, url, token)
+    _print(accounts, counted(sum(account.turns for account in accounts), "request"), where, form)
+
+
+def _time(text: str | None) -> int | None:
+    at = None if text is None else wall_ns(text)
+    if text is not None and at is None:
+        raise Misuse(f"--started: {text!r} is no time. Give one such as 2026-11-29T14:05:00Z.")
+    return at
+
+
 def _import(
     read: Callable[[Origin], list[Account]],
     engine: str,
@@ -94,20 +133,27 @@ def _import(
     form: str,
 ) -> None:
     """Read into the store, and print what was read of each file."""
-    where = store or os.environ.get("TURNLENS_STORE") or DEFAULT_STORE
+    where, token = _store(store)
+    with _readable(), collecting(where) as url:
+        sent = exporter(url, token)
+        accounts = read(Origin(engine, sent, replica, run, model))
+    _print(accounts, counted(sent.taken, "span"), where, form)
+
+
+def _store(store: str | None) -> tuple[str, str | None]:
+    return store or os.environ.get("TURNLENS_STORE") or DEFAULT_STORE, os.environ.get("TURNLENS_TOKEN")
+
+
+@contextmanager
+def _readable() -> Generator[None]:
+    """A file that cannot be read, by its name."""
     try:
-        with into(where, os.environ.get("TURNLENS_TOKEN")) as exporter:
-            accounts = read(Origin(engine, exporter, replica, run, model))
+        yield
     except OSError as error:
         raise SourceError(f"{error.filename}: {error.strerror}.") from error
-    opened = connect(where)
-    try:
-        _print(accounts, exporter.taken, opened, form)
-    finally:
-        opened.close()
 
 
-def _print(accounts: Sequence[Account], spans: int, store: Store, form: str) -> None:
+def _print(accounts: Sequence[Account], sent: str, where: str, form: str) -> None:
     rows: list[Row] = [
         {
             "file": account.path,
@@ -130,5 +176,9 @@ def _print(accounts: Sequence[Account], spans: int, store: Store, form: str) -> 
             click.echo(f"Not read in {account.path}: {reason} ({count:,})")
         for note in account.notes:
             click.echo(f"Note on {account.path}: {note}")
-    (there,) = store.query("select count(*) as turns from turns").to_pylist()
-    click.echo(f"\n{counted(spans, 'span')} sent to {store.where}, which has {counted(there['turns'], 'turn')} now.")
+    store = connect(where)
+    try:
+        (there,) = store.query("select count(*) as turns from turns").to_pylist()
+    finally:
+        store.close()
+    click.echo(f"\n{sent} sent to {where}, which has {counted(there['turns'], 'turn')} now.")

@@ -23,13 +23,17 @@ class Counting(OTLPSpanExporter):
 
 
 @contextmanager
-def into(store: str, token: str | None = None) -> Generator[Counting]:
-    """An exporter into a store, by its path or the URL of its collector. The store is made where there is none. Raises
-    StoreError and CollectorError."""
-    headers = {"authorization": f"Bearer {token}"} if token else None
+def collecting(store: str) -> Generator[str]:
+    """The URL of the collector that has a store open, by the store's path or that URL; of one that is started here where none
+    has. The store is made where there is none. Raises StoreError and CollectorError."""
     url = store if store.startswith(("http://", "https://")) else serving(Path(store))
     if url is not None:
-        yield Counting(endpoint=f"{url.rstrip('/')}/v1/traces", headers=headers)
+        yield url.rstrip("/")
         return
     with Collector(Settings(store=Path(store), http_port=0, grpc_port=0)) as collector:
-        yield Counting(endpoint=f"{collector.http_url}/v1/traces")
+        yield collector.http_url
+
+
+def exporter(url: str, token: str | None = None) -> Counting:
+    """An exporter to a collector."""
+    return Counting(endpoint=f"{url}/v1/traces", headers={"authorization": f"Bearer {token}"} if token else None)
