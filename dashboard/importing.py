@@ -12,6 +12,7 @@ from turnlens.collectors.importing.errors import SourceError
 from turnlens.collectors.importing.exchange_files import wall_ns
 from turnlens.collectors.importing.lines import Account
 from turnlens.collectors.importing.llama_files import import_llama
+from turnlens.collectors.importing.lmcache import import_vllm
 from turnlens.collectors.importing.otlp_files import import_otlp
 from turnlens.collectors.importing.recording import Origin
 from turnlens.collectors.importing.sink import collecting, exporter
@@ -83,6 +84,12 @@ def traffic(files: Sequence[Path], unit: int, **given: Any) -> None:
 def sparkcache(files: Sequence[Path], ranks: int | None, **given: Any) -> None:
     """SparkCache's records in vLLM's log (SPARK_CONTEXT_CACHE_TRACE_REUSE=1), and its soak receipts."""
     _import(lambda origin: import_sparkcache(files, origin, ranks), **given)
+
+
+@_kind("vllm")
+def vllm(files: Sequence[Path], **given: Any) -> None:
+    """vLLM's log with LMCache's lines, where our plugin is not in the engine. --enable-log-requests says when requests end."""
+    _import(lambda origin: import_vllm(files, origin), **given)
 
 
 @_kind("turns")

@@ -72,6 +72,7 @@ def exchange_of(record: dict[str, Any], name: str) -> Exchange:
     if request is None:
         raise NotAnExchangeError("no request")
     response = whole_response(_of(record, "response"))
+    native = objects(response.get("meta_info")) or {}
     messages = messages_of(request)
     start = wall_ns(_of(record, "start"))
     headers = {str(key).lower(): value for key, value in (objects(record.get("headers")) or {}).items()}
@@ -79,10 +80,11 @@ def exchange_of(record: dict[str, Any], name: str) -> Exchange:
     if first is None and start is not None and (ttft := _seconds_ns(_of(record, "ttft"))) is not None:
         first = start + ttft
     end = wall_ns(_of(record, "end"))
-    if end is None and start is not None and (took := _seconds_ns(_of(record, "seconds"))) is not None:
+    took = _seconds_ns(_of(record, "seconds") or native.get("e2e_latency"))
+    if end is None and start is not None and took is not None:
         end = start + took
     model = request.get("model") or response.get("model")
-    identity = _of(record, "id") or response.get("id")
+    identity = _of(record, "id") or response.get("id") or native.get("id")
     return Exchange(
         request_id=str(identity)[:200] if isinstance(identity, str | int) else name,
         model=model if isinstance(model, str) else None,

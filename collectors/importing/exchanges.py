@@ -26,11 +26,13 @@ class Said(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens as a server counts them; None where it does not say."""
+    """Tokens as a server counts them; None where it does not say. ``restored`` are those of the cached ones that came from
+    another tier than the device: (tier, tokens) each."""
 
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
     output_tokens: int | None = None
+    restored: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,8 @@ def messages_of(request: dict[str, Any]) -> tuple[Said, ...]:
             raise NotAnExchangeError("a message that is no object")
         found.append(_message(given))
     if "messages" not in request:
-        plain = (name for name in ("prompt", "input") if isinstance(request.get(name), str | list))
+        names = ("prompt", "input", "text", "input_ids")
+        plain = (name for name in names if isinstance(request.get(name), str | list))
         found += [Said(name, _text(request[name])) for name in plain]
     if not any(said.role not in ("tools", "system") for said in found):
         raise NotAnExchangeError("no messages, prompt or input")
@@ -98,6 +101,8 @@ def answer_of(response: dict[str, Any]) -> Said | None:
             return _message({"role": "assistant", **message})
         if choice is not None and isinstance(choice.get("text"), str):
             return Said("assistant", choice["text"])
+    if "meta_info" in response and isinstance(response.get("text"), str):
+        return Said("assistant", response["text"])
     if response.get("type") == "message" and isinstance(response.get("content"), list):
         return _message({"role": "assistant", "content": response["content"]})
     return None
@@ -151,19 +156,35 @@ def _plain(value: object) -> str:
 
 def usage_of(response: dict[str, Any]) -> Usage:
     """The response's usage, OpenAI's or Anthropic's, in one meaning."""
-    usage = objects(response.get("usage"))
+    usage, native = objects(response.get("usage")), objects(response.get("meta_info"))
+    if native is not None:  # SGLang's own
+        cached, output = whole(native.get("cached_tokens")), whole(native.get("completion_tokens"))
+        return Usage(whole(native.get("prompt_tokens")), cached, output, _tiers(native.get("cached_tokens_details"), cached))
     if usage is None:
         return Usage()
     if "input_tokens" not in usage or "prompt_tokens" in usage:
         details = objects(usage.get("prompt_tokens_details"))
-        cached = usage.get("prompt_cache_hit_tokens") if details is None else details.get("cached_tokens")
-        return Usage(whole(usage.get("prompt_tokens")), whole(cached), whole(usage.get("completion_tokens")))
+        cached = whole(usage.get("prompt_cache_hit_tokens") if details is None else details.get("cached_tokens"))
+        tiers = _tiers((details or {}).get("cached_tokens_details"), cached)
+        return Usage(whole(usage.get("prompt_tokens")), cached, whole(usage.get("completion_tokens")), tiers)
     given, output = whole(usage.get("input_tokens")), whole(usage.get("output_tokens"))
     details = objects(usage.get("input_tokens_details"))
     if details is not None:  # OpenAI's responses
         return Usage(given, whole(details.get("cached_tokens")), output)
     read, written = whole(usage.get("cache_read_input_tokens")), whole(usage.get("cache_creation_input_tokens"))
     return Usage(None if given is None else given + (read or 0) + (written or 0), read, output)
+
+
+def _tiers(details: object, cached: int | None) -> tuple[tuple[str, int], ...]:
+    """SGLang's ``cached_tokens_details``: what came from the host, and from storage behind a backend of some name."""
+    given = objects(details)
+    if given is None or cached is None:
+        return ()
+    host, storage = whole(given.get("host")) or 0, whole(given.get("storage")) or 0
+    if host + storage > cached:
+        return ()
+    storing = "disk" if given.get("storage_backend") == "file" else "remote"
+    return tuple((tier, tokens) for tier, tokens in (("host", host), (storing, storage)) if tokens)
 
 
 def timings_of(response: dict[str, Any]) -> Timings | None:

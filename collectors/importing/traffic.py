@@ -1,9 +1,9 @@
 """Requests and responses of any OpenAI- or Anthropic-compatible server as turns.
 
-The usage says how many tokens were cached, not in which tier: they count as a hit, and a turn without that count is
-incomplete. Waiting cannot be told from computing. What had been seen before follows from the messages: a prompt that begins
-with all messages of an earlier one begins with its tokens. Of an answer the last token is not computed before it is asked
-for again.
+The usage says how many tokens were cached; where it does not say in which tier (SGLang's does), they count as a hit. A turn
+without that count is incomplete. Waiting cannot be told from computing. What had been seen before follows from the messages: a
+prompt that begins with all messages of an earlier one begins with its tokens. Of an answer the last token is not computed
+before it is asked for again.
 """
 
 from collections import OrderedDict
@@ -60,7 +60,7 @@ class TrafficTurns:
         first = None if exchange.first_token_ns is None else min(max(exchange.first_token_ns, begun), end)
         if prompt is not None and cached is not None:
             self._say_output_not_cached(exchange, cached, begun)
-            turn.admitted(cached, at_ns=begun)
+            self._admit(turn, exchange, cached, begun)
             if exchange.status in ("stop", "length"):
                 self._timeline.add(first or end, partial(turn.computed, cached, prompt, at_ns=first or end))
                 if first is not None:
@@ -89,6 +89,19 @@ class TrafficTurns:
                 prompt_changed=self._answers.changed(conversation, exchange.messages),
             ),
         )
+
+    @staticmethod
+    def _admit(turn: Turn, exchange: Exchange, cached: int, begun: int) -> None:
+        restored = () if exchange.timings is not None else exchange.usage.restored
+        brought = sum(tokens for _, tokens in restored)
+        if not brought:
+            turn.admitted(cached, at_ns=begun)
+            return
+        # One restore stands for all tiers, by the name of the one that most came from.
+        tier = max(restored, key=lambda item: item[1])[0]
+        turn.admitted(cached - brought, offered_tokens=brought, tier=tier, at_ns=begun)
+        turn.restore_started(brought, tier=tier, at_ns=begun)
+        turn.restore_finalized(True, cached, at_ns=begun)
 
     def _say_output_not_cached(self, exchange: Exchange, cached: int, begun: int) -> None:
         """The prompt goes on from an answer word by word, and was cached up to the end of the prompt before and no further."""

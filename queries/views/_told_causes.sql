@@ -232,7 +232,7 @@ judged as (
     k.reason as skipped_reason,
     k.prefix_tokens as skipped_tokens,
     case
-      when coalesce(end_token <= k.prefix_tokens, source = 'recomputed') then 'restore_skipped.' || k.detail
+      when coalesce(end_token <= k.prefix_tokens, source in ('recomputed', 'computed')) then 'restore_skipped.' || k.detail
     end as is_restore_skipped,
     h.held_replica,
     h.held_span_id,

@@ -258,6 +258,24 @@ USAGES: dict[str, tuple[Row, Usage]] = {
 }
 
 
+def test_sglang_says_from_which_tier(tmp_path: Path) -> None:
+    """Of 1,000 tokens 600 were cached: 200 on the device, 300 on the host, 100 in storage."""
+    meta = {
+        "id": "s1",
+        "prompt_tokens": 1000,
+        "completion_tokens": 5,
+        "cached_tokens": 600,
+        "cached_tokens_details": {"device": 200, "host": 300, "storage": 100, "storage_backend": "mooncake"},
+        "e2e_latency": 1.5,
+        "finish_reason": {"type": "stop"},
+    }
+    store, _ = read(tmp_path, [{"start": START, "request": {"text": "Why?"}, "response": {"text": "So.", "meta_info": meta}}])
+    rows = store.rows("select turn_id, hit_tokens, restored_tokens, computed_tokens, total_seconds, complete from turns")
+    assert [tuple(row.values()) for row in rows] == [("s1", 200, 400, 400, 1.5, True)]
+    assert store.rows("select tier, tokens from restores") == [{"tier": "host", "tokens": 400}]
+    assert usage_of({"meta_info": meta}) == Usage(1000, 600, 5, (("host", 300), ("remote", 100)))
+
+
 @pytest.mark.parametrize("name", USAGES)
 def test_usage_has_one_meaning(name: str) -> None:
     given, expected = USAGES[name]

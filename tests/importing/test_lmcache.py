@@ -1,0 +1,136 @@
+"""vLLM's log beside LMCache, in the forms of its lines with own values: whole input, whole output."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from imported import imported
+from memory_store import MemoryStore
+
+from turnlens.collectors.importing.errors import SourceError
+from turnlens.collectors.importing.lines import Account
+from turnlens.collectors.importing.lmcache import import_vllm
+
+
+def at(second: int, text: str) -> str:
+    return f"[2026-09-21 14:13:{second:02},000] LMCache INFO: {text} (vllm_v1_adapter.py:1015:lmcache.integration)"
+
+
+def asked(second: int, request: str, total: int, local: int, had: int, need: int, skip: str = "") -> str:
+    said = f"Reqid: {request}, Total tokens {total}, Inference Engine computed tokens: {local}, LMCache hit tokens: {had}, "
+    return f"[2026-09-21 14:13:{second:02},000] LMCache INFO: {said}{f'but need to load: {need}{skip}' if skip else f'need to load: {need}'}"
+
+
+def log(second: int, text: str) -> str:
+    return f"(APIServer pid=7) INFO 09-21 14:13:{second:02} [logger.py:40] {text}"
+
+
+def read(tmp_path: Path, lines: list[str]) -> tuple[MemoryStore, Account]:
+    path = tmp_path / "vllm.log"
+    path.write_text("\n".join(lines) + "\n")
+    store, (account,) = imported(lambda origin: import_vllm([path], origin))
+    return store, account
+
+
+def turns(store: MemoryStore) -> list[tuple[Any, ...]]:
+    rows = store.rows(
+        "select turn_id, prompt_tokens, hit_tokens, restored_tokens, computed_tokens, complete, status from turns order by start_ns, turn_id"
+    )
+    return [tuple(row.values()) for row in rows]
+
+
+def test_a_request_that_is_loaded(tmp_path: Path) -> None:
+    """1,000 tokens: 256 on the device, 768 with LMCache, of which 512 are to be loaded, and are."""
+    lines = [
+        log(0, "Received request q1: params: SamplingParams(n=1), lora_request: None."),
+        asked(1, "q1", 1000, 256, 768, 512),
+        at(2, "[req_id=q1] Retrieved 512 out of 512 required tokens"),
+        at(3, "[req_id=q1] Stored 232 out of total 1000 tokens"),
+        log(4, "Finished request q1."),
+    ]
+    store, account = read(tmp_path, lines)
+    assert turns(store) == [("q1", 1000, 256, 512, 232, True, "stop")]
+    assert store.rows("select tier, tokens, outcome, seconds from restores") == [
+        {"tier": "unspecified", "tokens": 512, "outcome": "verified", "seconds": 1.0}
+    ]
+    assert (account.turns, account.unread, account.notes) == (1, {}, [])
+
+
+def test_below_the_least_that_is_loaded(tmp_path: Path) -> None:
+    """As in case 18: a lookup counted 200 tokens, and loading them was not worth it."""
+    skip = " < min_retrieve 256, skip retrieve but record for save skip"
+    store, _ = read(tmp_path, [asked(1, "q", 500, 0, 200, 200, skip), log(3, "Finished request q.")])
+    assert turns(store) == [("q", 500, 0, 0, 500, True, "stop")]
+    assert store.rows("select start_token, end_token, cause, confidence from causes order by 1") == [
+        {"start_token": 0, "end_token": 200, "cause": "restore_skipped.below_threshold", "confidence": "observed"},
+        {"start_token": 200, "end_token": 500, "cause": "unobserved.events_missing", "confidence": "assumed"},
+    ]
+
+
+def test_processes_that_do_not_hash_alike(tmp_path: Path) -> None:
+    """As in case 16: the store is full, and nobody finds anything in it."""
+    lines = [
+        at(
+            0,
+            "Using builtin hash without PYTHONHASHSEED set. For production environments (non-testing scenarios), you MUST set",
+        ),
+        at(0, "Initialized NONE_HASH=b'\\xfb\\x84' from vLLM (>= PR#20511)"),
+        at(0, "Initialized NONE_HASH=b'\\x11\\x02' from vLLM (>= PR#20511)"),
+        asked(1, "q", 512, 0, 0, 0),
+        log(3, "Finished request q."),
+    ]
+    store, account = read(tmp_path, lines)
+    assert store.rows("select cause, confidence, missing_evidence from causes") == [
+        {
+            "cause": "restore_skipped.key_mismatch",
+            "confidence": "assumed",
+            "missing_evidence": "how much of this prompt that tier had",
+        }
+    ]
+    assert account.notes == ["Processes have different NONE_HASH: set the same PYTHONHASHSEED for all of them."]
+
+
+def test_a_local_hit_is_longer_than_what_lmcache_has(tmp_path: Path) -> None:
+    store, _ = read(tmp_path, [asked(1, "q", 500, 400, 256, -144), log(2, "Finished request q.")])
+    assert turns(store) == [("q", 500, 400, 0, 100, True, "stop")]
+
+
+def test_a_load_that_brings_less(tmp_path: Path) -> None:
+    lines = [
+        asked(1, "q", 500, 0, 256, 256),
+        at(2, "[req_id=q] Retrieved 128 out of 256 required tokens"),
+        log(3, "Finished request q."),
+    ]
+    store, _ = read(tmp_path, lines)
+    assert turns(store) == [("q", 500, 0, 128, 372, True, "stop")]
+
+
+def test_what_did_not_end_is_incomplete(tmp_path: Path) -> None:
+    store, account = read(
+        tmp_path, [asked(1, "q", 500, 0, 0, 0), asked(2, "w", 500, 0, 256, 256), log(3, "Aborted request w.")]
+    )
+    assert [(row[0], row[5]) for row in turns(store)] == [("q", False), ("w", False)]
+    assert account.notes == [
+        "1 requests did not end in the log (--enable-log-requests says when they do): they are incomplete."
+    ]
+
+
+def test_hostile_lines(tmp_path: Path) -> None:
+    lines = [
+        asked(1, "q", 500, 100, 0, -100),
+        asked(1, "bad", 500, 900, 0, 0),
+        asked(1, "worse", 10**11, -5, 0, 0),
+        '{"user": "Reqid: x, Total tokens 5, Inference Engine computed tokens: 0, LMCache hit tokens: 0, need to load: 0"}',
+        at(2, "[req_id=nobody] Retrieved 5 out of 5 required tokens"),
+        "Reqid: half",
+        log(3, "Finished request q."),
+        log(3, "Finished request q."),
+    ]
+    store, account = read(tmp_path, lines)
+    assert turns(store) == [("q", 500, 100, 0, 400, True, "stop")]
+    assert dict(account.unread) == {"counts that cannot be": 2, "a line of a request that was not asked for": 1}
+
+
+def test_a_log_of_something_else_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="no line of LMCache about a request"):
+        read(tmp_path, [log(1, "Received request q: x")])
