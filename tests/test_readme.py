@@ -48,6 +48,8 @@ def _metrics(engine: str, replica: str) -> object:
         "docs/whatif.md",
         "docs/scenarios.md",
         "docs/replay.md",
+        "docs/importing.md",
+        "docs/instrument.md",
         "docs/questions.md",
         "docs/questions-slots.md",
         "docs/questions-compare.md",
