@@ -22,6 +22,8 @@ class Counters:
             "rejected": "Spans and metric points rejected through partial success.",
             "faults": "Spans stored with a fault noted.",
             "requests_failed": "OTLP requests answered with an error.",
+            "scrapes": "Readings of engines' Prometheus endpoints.",
+            "scrapes_failed": "Readings that failed.",
             "queries": "Queries run, failed ones too.",
         }
         self._counts: dict[str, int] = dict.fromkeys(what, 0)

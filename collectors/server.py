@@ -28,8 +28,10 @@ from turnlens.collectors.grpc_receiver import GrpcReceiver
 from turnlens.collectors.http import Endpoints
 from turnlens.collectors.ingest import Ingest
 from turnlens.collectors.query import Queries
+from turnlens.collectors.scraping import Scraping
 from turnlens.collectors.settings import Settings, flag_of, variable_of
 from turnlens.collectors.store import Store
+from turnlens.collectors.targets import targets
 from turnlens.collectors.writer import Writer
 from turnlens.queries.errors import StoreLockedError
 from turnlens.queries.store import serving
@@ -86,6 +88,8 @@ class Collector:
                 _listen(settings.host, settings.grpc_port, "grpc_port").close()
             receiver = GrpcReceiver(ingest, self.counters, settings.host, settings.grpc_port, settings.token)
             undo.callback(receiver.stop, _GRACE_SECONDS)
+            if scraped := targets(settings.scrape):
+                undo.callback(Scraping(ingest, self.counters, scraped, settings.scrape_seconds).close)
             http = _HttpServer(endpoints, listener)
             undo.callback(http.stop)
             undo.callback(queries.close)

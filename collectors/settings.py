@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from turnlens.collectors.errors import SettingsError
+from turnlens.collectors.targets import targets
 
 MIB = 1 << 20
 
@@ -32,6 +33,9 @@ class Settings:
     query_workers: int = 2
     # DuckDB's own default is 80 % of the machine, which the engine beside it needs. It spills to disk past this.
     memory: str = "4GB"
+    # Prometheus endpoints of engines: NAME=URL each, with commas between.
+    scrape: str = ""
+    scrape_seconds: float = 15.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "store", Path(self.store))
@@ -46,9 +50,11 @@ class Settings:
             "query_rows",
             "query_bytes",
             "query_workers",
+            "scrape_seconds",
         ):
             if not getattr(self, name) > 0:
                 raise SettingsError(f"{_names(name)}: {getattr(self, name)} is not a limit; give a number above 0.")
+        targets(self.scrape)
         if not self.memory:
             raise SettingsError(f"{_names('memory')} is empty; give a size such as 4GB.")
         if self.queue_bytes < self.max_body_bytes:
@@ -107,6 +113,8 @@ _READERS: dict[str, Callable[[str], Any]] = {
     "query_bytes": int,
     "query_workers": int,
     "memory": str,
+    "scrape": str,
+    "scrape_seconds": float,
 }
 
 

@@ -143,7 +143,8 @@ def _who(bounds: Row) -> str:
     run = f", run {bounds['runs']}" if bounds["runs"] else ""
     had = [counted(bounds["total_slots"], "slot")] if bounds["total_slots"] is not None else []
     had += [counted(bounds["pool_tokens"], "KV token")] if bounds["pool_tokens"] is not None else []
-    return f"{engine}{run}: {', '.join(had) or 'neither slots nor a pool of tokens are known'}"
+    derived = " (derived from its gauges: free and taken at most)" if bounds["gauges_only"] and had else ""
+    return f"{engine}{run}: {', '.join(had) or 'neither slots nor a pool of tokens are known'}{derived}"
 
 
 def _verdict(bounds: Row) -> str:

@@ -54,6 +54,13 @@ def read(
     return Range(engine, run, begin, end)
 
 
+def check_gauges(store: Store, over: Range) -> None:
+    """As ``check``, where an engine of which only gauges are known will do."""
+    windows = "select count(*) as n from _windows_in(?, ?, ?, ?)"
+    if not store.query(windows, over.parameters).to_pylist()[0]["n"]:
+        check(store, over)
+
+
 def check(store: Store, over: Range) -> int:
     """How many turns lie in a range. Raises QueryError, with what there is, for an unknown engine or run and an empty range."""
     facts: dict[str, Any] = store.query("from range_facts(?, ?, ?, ?)", over.parameters).to_pylist()[0]

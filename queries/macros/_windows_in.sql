@@ -25,18 +25,27 @@ with served as (
     and (since is null or start_ns >= since)
     and (until is null or start_ns < until)
   group by resource_id
+  union all
+  -- Engines of which only gauges are known.
+  select g.resource_id, null, g.first_ns, g.last_ns
+  from _gauged as g
+  where the_run is null
+    and (since is null or g.last_ns >= since)
+    and (until is null or g.first_ns < until)
+    and g.resource_id not in (select resource_id from _covered)
 )
 select
   s.resource_id,
   r.engine,
   r.replica,
   s.runs,
-  coalesce(r.engine_slots, c.total_slots) as total_slots,
-  coalesce(r.pool_tokens, c.pool_tokens) as pool_tokens,
+  coalesce(r.engine_slots, c.total_slots, g.total_slots) as total_slots,
+  coalesce(r.pool_tokens, c.pool_tokens, g.pool_tokens) as pool_tokens,
   -- greatest() and least() pass over nulls.
-  greatest(case when the_run is null then c.first_ns else s.first_ns end, since) as from_ns,
-  least(case when the_run is null then c.last_ns else s.last_ns end + 1, until) as until_ns
+  greatest(case when the_run is null then coalesce(c.first_ns, s.first_ns) else s.first_ns end, since) as from_ns,
+  least(case when the_run is null then coalesce(c.last_ns, s.last_ns) else s.last_ns end + 1, until) as until_ns
 from served as s
-join _covered as c using (resource_id)
+left join _covered as c using (resource_id)
+left join _gauged as g using (resource_id)
 left join resources as r using (resource_id)
 where the_engine is null or r.engine = the_engine;

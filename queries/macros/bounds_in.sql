@@ -24,6 +24,7 @@
 --   missing_tokens_intervals BIGINT -- those in which the samples know of fewer tokens than the events: evictions went unrecorded
 --   widest_missing_tokens BIGINT -- how many fewer at most [tokens]
 --   most_running_tokens BIGINT -- how many more at most: running requests hold them, and no event shows them [tokens]
+--   gauges_only BOOLEAN -- nothing but gauges is known of it: its totals are what was free and taken at most
 --   basis VARCHAR -- gauge or span: who said what was free, of the intervals' last samples; with commas where both did
 --   resource_id VARCHAR -- the engine start
 --   from_ns BIGINT -- beginning of the first interval [ns]
@@ -49,6 +50,7 @@ select
   count(*) filter (difference_tokens < 0) as missing_tokens_intervals,
   -min(difference_tokens) filter (difference_tokens < 0) as widest_missing_tokens,
   max(difference_tokens) filter (difference_tokens > 0) as most_running_tokens,
+  resource_id not in (select resource_id from _covered) as gauges_only,
   string_agg(distinct basis, ', ' order by basis) as basis,
   resource_id,
   min(begin_ns) as from_ns

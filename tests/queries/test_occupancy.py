@@ -68,6 +68,7 @@ def test_occupancy_in_intervals() -> None:
     assert len(occupancy(store)) == 6  # the turn's end, at 50 s, lies in the sixth
     (row,) = store.rows("from bounds_in(null, null, null, null, 10)")
     del row["resource_id"]
+    assert not row.pop("gauges_only")
     assert row == {
         "engine": "ring",
         "replica": "0",
