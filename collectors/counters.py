@@ -24,6 +24,8 @@ class Counters:
             "requests_failed": "OTLP requests answered with an error.",
             "scrapes": "Readings of engines' Prometheus endpoints.",
             "scrapes_failed": "Readings that failed.",
+            "lines": "Lines of followed logs.",
+            "lines_unread": "Of these, lines that could not be understood.",
             "queries": "Queries run, failed ones too.",
         }
         self._counts: dict[str, int] = dict.fromkeys(what, 0)

@@ -24,6 +24,7 @@ import uvicorn
 from turnlens.collectors.counters import Counters
 from turnlens.collectors.errors import CollectorError, PortInUseError
 from turnlens.collectors.folding import Folding
+from turnlens.collectors.following import Following
 from turnlens.collectors.grpc_receiver import GrpcReceiver
 from turnlens.collectors.http import Endpoints
 from turnlens.collectors.ingest import Ingest
@@ -31,7 +32,7 @@ from turnlens.collectors.query import Queries
 from turnlens.collectors.scraping import Scraping
 from turnlens.collectors.settings import Settings, flag_of, variable_of
 from turnlens.collectors.store import Store
-from turnlens.collectors.targets import targets
+from turnlens.collectors.targets import followed, targets
 from turnlens.collectors.writer import Writer
 from turnlens.queries.errors import StoreLockedError
 from turnlens.queries.store import serving
@@ -90,6 +91,8 @@ class Collector:
             undo.callback(receiver.stop, _GRACE_SECONDS)
             if scraped := targets(settings.scrape):
                 undo.callback(Scraping(ingest, self.counters, scraped, settings.scrape_seconds).close)
+            if logs := followed(settings.follow):
+                undo.callback(Following(ingest, self.counters, logs, store.path).close)
             http = _HttpServer(endpoints, listener)
             undo.callback(http.stop)
             undo.callback(queries.close)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from turnlens.collectors.errors import SettingsError
-from turnlens.collectors.targets import targets
+from turnlens.collectors.targets import followed, targets
 
 MIB = 1 << 20
 
@@ -36,6 +36,8 @@ class Settings:
     # Prometheus endpoints of engines: NAME=URL each, with commas between.
     scrape: str = ""
     scrape_seconds: float = 15.0
+    # Logs that are read as they grow: KIND:PATH or NAME=KIND:PATH each, with commas between.
+    follow: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "store", Path(self.store))
@@ -55,6 +57,7 @@ class Settings:
             if not getattr(self, name) > 0:
                 raise SettingsError(f"{_names(name)}: {getattr(self, name)} is not a limit; give a number above 0.")
         targets(self.scrape)
+        followed(self.follow)
         if not self.memory:
             raise SettingsError(f"{_names('memory')} is empty; give a size such as 4GB.")
         if self.queue_bytes < self.max_body_bytes:
@@ -115,6 +118,7 @@ _READERS: dict[str, Callable[[str], Any]] = {
     "memory": str,
     "scrape": str,
     "scrape_seconds": float,
+    "follow": str,
 }
 
 

@@ -1,5 +1,6 @@
-"""Which Prometheus endpoints are read, as the setting says it."""
+"""Which Prometheus endpoints and which log files are read, as the settings say it."""
 
+from pathlib import Path
 from typing import NamedTuple
 
 from turnlens.collectors.errors import SettingsError
@@ -10,6 +11,34 @@ class Target(NamedTuple):
 
     engine: str
     url: str
+
+
+class Followed(NamedTuple):
+    """One log file, of which kind it is, and the engine that writes it."""
+
+    engine: str
+    kind: str
+    path: Path
+
+
+KINDS = ("llama",)
+
+
+def followed(text: str) -> list[Followed]:
+    """The log files of a setting: ``KIND:PATH`` or ``NAME=KIND:PATH`` each, with commas between. Raises SettingsError."""
+    found: list[Followed] = []
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        where, path = part.partition(":")[::2]
+        name, kind = where.rpartition("=")[::2]
+        if kind not in KINDS or not path:
+            raise SettingsError(
+                f"--follow (TURNLENS_FOLLOW): {part!r} is no log to follow. Give KIND:PATH or NAME=KIND:PATH, with commas "
+                f"between several. Kinds: {', '.join(KINDS)}; others are imported: turnlens import --help."
+            )
+        found.append(Followed(name or kind, kind, Path(path)))
+    if len({each.path.absolute() for each in found}) < len(found):
+        raise SettingsError("--follow (TURNLENS_FOLLOW): one file is named twice.")
+    return found
 
 
 def targets(text: str) -> list[Target]:

@@ -17,7 +17,7 @@ from turnlens.collectors.importing.recording import Origin, Recording
 
 KIND = "llama"
 # So many events tell one start of a server from another: their times are to the microsecond.
-_SEED_EVENTS = 8
+SEED_EVENTS = 8
 _DETAIL = "The log is below level 4 (-lv 4). Not in it: how far a prompt matched, checkpoints, and host memory's hits by name."
 
 _NO_TIMES = "The log has no times (--log-timestamps): waiting and pauses are not in it, and times begin with the file's own."
@@ -64,8 +64,7 @@ def _import_log(path: Path, account: Account, origin: Origin, exchanges: Sequenc
         anchor_ns = start.anchor.ns
         if anchor_ns is None:
             anchor_ns = started_ns if started_ns is not None and number == 0 else modified_ns - server.last_us * 1_000
-        facts = {"slots": server.slots, "pool_tokens": _pool(server), "log_level": server.level}
-        recording = Recording(origin, KIND, server.seed, anchor_ns, facts)
+        recording = Recording(origin, KIND, server.seed, anchor_ns, facts_of(server))
         turns = LlamaTurns(recording, server, joined, anchor_ns)
         tasks = Tasks(server, account)
         while item is not None and item[0] == number:
@@ -84,8 +83,17 @@ def _import_log(path: Path, account: Account, origin: Origin, exchanges: Sequenc
         account.note(f"{joined.left} of {len(exchanges)} responses belong to no task of this log.")
 
 
-def _pool(server: Server) -> int | None:
-    return server.slots * server.slot_tokens if server.slots is not None and server.slot_tokens is not None else None
+def facts_of(server: Server) -> dict[str, int | None]:
+    """What the resource of a server start says of it."""
+    known = server.slots is not None and server.slot_tokens is not None
+    pool = (server.slots or 0) * (server.slot_tokens or 0) if known else None
+    return {"slots": server.slots, "pool_tokens": pool, "log_level": server.level}
+
+
+def ends_of(path: Path) -> dict[str, int]:
+    """The server starts of a log by what they are called, and when each was last heard of [us since it began]. Raises
+    OSError."""
+    return {start.server.seed: start.server.last_us for start in _first_reading(path, [])}
 
 
 def _first_reading(path: Path, exchanges: Sequence[Exchange]) -> list[_Start]:
@@ -100,7 +108,7 @@ def _first_reading(path: Path, exchanges: Sequence[Exchange]) -> list[_Start]:
             found.append(_Start(server, Anchor(), []))
             tasks = Tasks(server, quiet)
         start = found[-1]
-        if len(start.head) < _SEED_EVENTS:
+        if len(start.head) < SEED_EVENTS:
             start.head.append(repr(event))
             start.server.seed = hashlib.sha256("\n".join(start.head).encode()).hexdigest()
         for task in tasks.take(event, at_us, line):
