@@ -37,6 +37,9 @@ _TURN_FACTS = {
     "run": "turnlens.run",
     "tenant": "turnlens.tenant",
     "message_count": "turnlens.message_count",
+    # What the engine's own usage says, to be compared with the events.
+    "usage_prompt_tokens": "gen_ai.usage.prompt_tokens",
+    "usage_cached_tokens": "gen_ai.usage.cached_tokens",
 }
 
 
@@ -164,9 +167,11 @@ class Recorder:
 
         Known attributes: ``model``, ``run``, ``tenant``, ``message_count``, ``arrived_ns`` (when the server got the request,
         wall ns), ``cache_disabled`` (``by_request`` or ``by_configuration``) and ``namespace`` (what keeps this prompt's keys
-        apart from those of equal text: a salt, an adapter; only its digest leaves the process), ``prefix_basis`` (``engine``
-        where the keys are only of what the engine still holds; ``none`` where they say nothing of the rest of the prompt),
-        ``prompt_changed`` (how it differs from the conversation's prompt before, by the details of ``prefix_changed``).
+        apart from those of equal text: a salt, an adapter; only its digest leaves the process).
+
+        For importers: ``prefix_basis`` (``engine`` where the keys are only of what the engine still holds; ``none`` where they
+        say nothing of the rest of the prompt), ``usage_prompt_tokens`` and ``usage_cached_tokens`` (what the engine's own usage
+        says), ``prompt_changed`` (how it differs from the conversation's prompt before, by the details of ``prefix_changed``).
         Others are kept under ``turnlens.``."""
         request_id = _printed(request_id) or ""
         turn = Turn(self._buffer, self._turn_id(request_id), request_id)

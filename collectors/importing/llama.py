@@ -107,6 +107,8 @@ class LlamaTurns:
             at_ns=at_ns,
             **self._recording.attributes(
                 model=exchange.model if exchange is not None else None,
+                usage_prompt_tokens=exchange.usage.prompt_tokens if exchange is not None else None,
+                usage_cached_tokens=_counted(exchange),
                 cache_disabled="by_request" if exchange is not None and not exchange.reads_cache else None,
                 prefix_basis=basis,
                 prompt_changed=changed,
@@ -302,6 +304,13 @@ class LlamaTurns:
                 key = key_of("answer", answered)
         if key is not None and end > prompt and task.shifted_us is None:
             self._publish(key, end, turn, task.slot, at_ns)
+
+
+def _counted(exchange: Exchange | None) -> int | None:
+    """Cached tokens by the response."""
+    if exchange is None:
+        return None
+    return exchange.usage.cached_tokens if exchange.timings is None else exchange.timings.cache_n
 
 
 def prompt_of(task: Task) -> int | None:

@@ -166,6 +166,7 @@ class _Teller:
             prompt = receipt.prompt_tokens
         facts: dict[str, Any] = {}
         if receipt is not None and receipt.cached_tokens is not None:
+            # What was restored is not in it: beside the ledger's account it is a fact, and no contradiction.
             facts["cached_tokens_reported"] = receipt.cached_tokens
         if receipt is not None and receipt.phase is not None:
             facts["phase"] = receipt.phase

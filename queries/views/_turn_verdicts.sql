@@ -82,6 +82,7 @@ with judged as (
     u.restored_seconds_each * t.restored_tokens as restored_usually,
     t.complete and t.ttft_ns is not null as measured,
     case
+      when t.counted_cached_tokens = 0 and t.restored_tokens > 0 then 'engine_fault.foreign_restore'
       when t.counted_cached_tokens = 0 then 'engine_fault.counter_stuck'
       when t.counted_cached_tokens is not null then 'engine_fault.counter_differs'
       when measured

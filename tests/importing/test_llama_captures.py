@@ -219,3 +219,23 @@ def test_no_text_of_a_prompt_is_stored() -> None:
     (row,) = store.rows("select string_agg(s::varchar, ' ') as everything from spans as s")
     for words in ("careful coding agent", "helper_7", "travel planner", "pyutnq"):
         assert words not in row["everything"]
+
+
+def test_a_response_that_knows_nothing_of_what_was_restored(tmp_path: Path) -> None:
+    """As in case 05: the log brought 1,960 tokens back from host memory, and the response says that nothing was cached."""
+    rows = [json.loads(line) for line in (LLAMA / "dense_lv4.turns.jsonl").read_text().splitlines()]
+    (a6,) = [row for row in rows if row["tag"] == "A6"]
+    a6["response"]["timings"]["cache_n"] = 0
+    a6["response"]["usage"]["prompt_tokens_details"]["cached_tokens"] = 0
+    beside = tmp_path / "turns.jsonl"
+    beside.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    store, _ = imported(lambda origin: import_llama([LLAMA / "dense_lv4.server.log"], origin, [beside]))
+    found = store.rows("select turn_id, restored_tokens, main_cause, contradiction from turns where verdict = 'contradictory'")
+    assert [tuple(row.values()) for row in found] == [
+        (
+            a6["response"]["id"],
+            1960,
+            "engine_fault.foreign_restore",
+            "by its events 1,960 tokens were cached; its usage says 0",
+        )
+    ]
