@@ -4,8 +4,9 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 
-from benchmarks import answering, ingesting, recording, replaying
+from benchmarks import answering, ingesting, reading, recording, replaying
 from benchmarks.table import Row, table
 
 RUNS = 5
@@ -41,6 +42,13 @@ def _measured() -> list[Row]:
     count = ingesting.BATCH * ingesting.BATCHES
     parse, ingest = times(lambda: ingesting.parse_seconds(sent)), times(lambda: ingesting.ingest_seconds(sent))
     rows.append(Row("spans received, committed, queryable", count / ingest, "spans/s", "protobuf parse alone", count / parse))
+    with TemporaryDirectory(prefix="turnlens-bench-") as folder:
+        log, lines = reading.write(Path(folder))
+        floor = times(lambda: reading.lines_seconds(log))
+        told = times(lambda: reading.read_seconds(log))
+        rows.append(Row("log lines read into tasks", lines / told, "lines/s", "the same lines as text", lines / floor))
+        whole = times(lambda: reading.import_seconds(log))
+        rows.append(Row("log lines imported, every turn stored", lines / whole, "lines/s", "read into tasks", lines / told))
     if not replaying.CONVERSATION.exists():
         print(f"What-if is not measured: the public traces are not in {replaying.TRACES} (TURNLENS_TRACES says where).")
         return rows

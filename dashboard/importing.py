@@ -26,7 +26,14 @@ from turnlens.queries.store import DEFAULT_STORE
 from turnlens.queries.words import counted
 
 Row = dict[str, Any]
-_FILES = click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+
+
+def _once(_context: click.Context, _parameter: click.Parameter, paths: Sequence[Path]) -> list[Path]:
+    """Each file once, whatever it is called."""
+    return list({path.resolve(): path for path in reversed(paths)}.values())[::-1]
+
+
+_FILES = click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), callback=_once)
 
 
 @click.group("import")
@@ -59,6 +66,7 @@ def _kind(name: str) -> Callable[[Callable[..., Any]], click.Command]:
     "--responses",
     multiple=True,
     type=click.Path(path_type=Path),
+    callback=_once,
     help="JSONL of requests with their responses, joined to the log. Can be repeated.",
 )
 @click.option("--started", help="When the server started, where no response says so. [default: by the file's own time]")
@@ -143,12 +151,27 @@ def _import(
     where, token = _store(store)
     with _readable(), collecting(where) as url:
         sent = exporter(url, token)
-        accounts = read(Origin(engine, sent, replica, run, model))
+        accounts = read(Origin(engine, sent, replica, run, model, _started(url)))
     _print(accounts, counted(sent.taken, "span"), where, form)
 
 
 def _store(store: str | None) -> tuple[str, str | None]:
     return store or os.environ.get("TURNLENS_STORE") or DEFAULT_STORE, os.environ.get("TURNLENS_TOKEN")
+
+
+def _started(url: str) -> Callable[[str], int | None]:
+    """When an engine start began, by its instance, as the store has it."""
+
+    def of(instance: str) -> int | None:
+        opened = connect(url)
+        try:
+            sql = "select min(recorder_started_ns) as at_ns from resources where instance_id = ?"
+            found: int | None = opened.query(sql, [instance]).to_pylist()[0]["at_ns"]
+        finally:
+            opened.close()
+        return found
+
+    return of
 
 
 @contextmanager

@@ -24,6 +24,8 @@ class Begin:
     facts: dict[str, Value]  # attributes under their keys on the wire
     messages: Sequence[Message] = ()
     basis: str | None = None  # what the prefix keys are of, where not of all that was seen
+    identity: str | None = None  # what makes it this turn and no other, where ids follow from content
+    ends: bool = True  # whether it is known when it ended
 
     @property
     def start_ns(self) -> int:

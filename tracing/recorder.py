@@ -171,13 +171,16 @@ class Recorder:
 
         For importers: ``prefix_basis`` (``engine`` where the keys are only of what the engine still holds; ``none`` where they
         say nothing of the rest of the prompt), ``usage_prompt_tokens`` and ``usage_cached_tokens`` (what the engine's own usage
-        says), ``prompt_changed`` (how it differs from the conversation's prompt before, by the details of ``prefix_changed``).
+        says), ``prompt_changed`` (how it differs from the conversation's prompt before, by the details of ``prefix_changed``),
+        ``identity`` (what makes it this turn and no other, where ids follow from content), ``end_known`` (False where nobody
+        says when it ended).
         Others are kept under ``turnlens.``."""
         request_id = _printed(request_id) or ""
         turn = Turn(self._buffer, self._turn_id(request_id), request_id)
         arrived = attributes.pop("arrived_ns", None)
         disabled = attributes.pop("cache_disabled", None)
         basis = attributes.pop("prefix_basis", None)
+        identity, ends = attributes.pop("identity", None), attributes.pop("end_known", None)
         facts: dict[str, Value] = {_TURN_FACTS.get(name, f"turnlens.{name}"): value for name, value in attributes.items()}
         facts["traceparent"] = traceparent
         begin = Begin(
@@ -192,6 +195,8 @@ class Recorder:
             facts,
             messages,
             _printed(basis),
+            _printed(identity),
+            ends is not False,
         )
         self._buffer.begin(turn, begin)
         return turn

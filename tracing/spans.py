@@ -26,7 +26,7 @@ MAX_KEYS = 16_384
 _OK = Status(StatusCode.UNSET)
 _INT64_MAX = 2**63 - 1
 _TEXT_LIMIT = 4_096
-_TRACES = 1_000_000
+_ROOTS = 200_000
 _PROPAGATOR = TraceContextTextMapPropagator()
 
 
@@ -54,41 +54,43 @@ def _sendable(value: AttributeValue) -> AttributeValue:
 
 
 class ContentIds(IdGenerator):
-    """Ids that follow from what a span tells of, for importers: what is read twice is the same span twice, and is stored once.
-    A trace's n-th span has the n-th id of that trace, whatever else was read before."""
+    """Ids that follow from what a span tells of, for importers: what is read twice is the same span twice, and is stored
+    once. A root span's ids follow from what it tells of, its n-th child's from these: whatever else was read before, and
+    whoever else is in the same trace."""
 
     def __init__(self, seed: str) -> None:
         self._seed = seed
-        self._roots = 0
-        self._spans: OrderedDict[int, int] = OrderedDict()  # of a trace, how many
+        self._unnamed = 0
+        self._children: OrderedDict[int, int] = OrderedDict()  # of a root span, how many
 
     def generate_trace_id(self) -> int:
-        self._roots += 1
-        return self.trace_id(f"root {self._roots}")
+        self._unnamed += 1
+        return self.trace_id(f"unnamed {self._unnamed}")
+
+    def generate_span_id(self) -> int:
+        self._unnamed += 1
+        return self.root_id(f"unnamed {self._unnamed}")
 
     def trace_id(self, of: str) -> int:
         """The id of the trace that tells of this."""
-        return _number(f"{self._seed}\0{of}", 16)
+        return _number(f"{self._seed}\0trace {of}", 16)
 
     def traceparent(self, of: str) -> str:
         """The same as a W3C traceparent, by which a turn is given it. The caller that it names does not exist."""
-        trace_id = self.trace_id(of)
-        return f"00-{trace_id:032x}-{_number(f'{trace_id:032x} caller', 8):016x}-01"
+        caller = _number(f"{self._seed}\0caller {of}", 8)
+        return f"00-{self.trace_id(of):032x}-{caller:016x}-01"
 
-    def generate_span_id(self) -> int:
-        return self.span_id_in(self.generate_trace_id())
+    def root_id(self, of: str) -> int:
+        """The id of the span that tells of this."""
+        return _number(f"{self._seed}\0span {of}", 8)
 
-    def span_id_in(self, trace_id: int) -> int:
-        """The id of the trace's next span."""
-        number = self._spans.get(trace_id, 0) + 1
-        self._spans[trace_id] = number
-        if len(self._spans) > _TRACES:
-            self._spans.popitem(last=False)
-        return _number(f"{trace_id:032x} {number}", 8)
-
-    def forget(self, of: str) -> None:
-        """No more spans are to come in the trace of this."""
-        self._spans.pop(self.trace_id(of), None)
+    def child_id(self, root: int) -> int:
+        """The id of a root span's next child."""
+        number = self._children.pop(root, 0) + 1
+        self._children[root] = number  # at the end: whose last child was longest ago is forgotten first
+        if len(self._children) > _ROOTS:
+            self._children.popitem(last=False)
+        return _number(f"{self._seed}\0child {root:016x} {number}", 8)
 
 
 def _number(text: str, size: int) -> int:
@@ -109,24 +111,21 @@ class SpanFactory:
     def root(self, name: str, parent: SpanContext | None = None, of: str = "") -> tuple[SpanContext, bool]:
         """A context for a new root (or for the child of a remote parent), and whether its trace is sampled. ``of`` says what it
         tells of, for ids that follow from that."""
+        ids = self._ids
+        named = ids if of and isinstance(ids, ContentIds) else None
         if parent is not None:
             trace_id = parent.trace_id
-        elif of and isinstance(self._ids, ContentIds):
-            trace_id = self._ids.trace_id(of)
         else:
-            trace_id = self._ids.generate_trace_id()
+            trace_id = ids.generate_trace_id() if named is None else named.trace_id(of)
+        span_id = ids.generate_span_id() if named is None else named.root_id(of)
         # The caller's own decision is not asked: an eviction in this turn's trace belongs to another turn's story.
         decision = self._sampler.should_sample(None, trace_id, name).decision
-        return self._context(trace_id), decision is Decision.RECORD_AND_SAMPLE
+        return _context(trace_id, span_id), decision is Decision.RECORD_AND_SAMPLE
 
     def child(self, of: SpanContext) -> SpanContext:
-        """A context within the same trace."""
-        return self._context(of.trace_id)
-
-    def _context(self, trace_id: int) -> SpanContext:
+        """A context within the same trace, below a root."""
         ids = self._ids
-        span_id = ids.span_id_in(trace_id) if isinstance(ids, ContentIds) else ids.generate_span_id()
-        return SpanContext(trace_id, span_id, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED))
+        return _context(of.trace_id, ids.child_id(of.span_id) if isinstance(ids, ContentIds) else ids.generate_span_id())
 
     def span(
         self,
@@ -155,10 +154,15 @@ class SpanFactory:
         )
 
 
+def _context(trace_id: int, span_id: int) -> SpanContext:
+    return SpanContext(trace_id, span_id, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED))
+
+
 class TurnTrace:
     """The trace of one turn. Its spans go to ``out`` as they are made, so that a turn is visible before its end.
 
-    ``ids`` are the attributes by which every span of the turn is found."""
+    ``ids`` are the attributes by which every span of the turn is found; ``of`` is what makes it this turn and no other, where
+    ids follow from content."""
 
     def __init__(
         self,
@@ -166,12 +170,13 @@ class TurnTrace:
         out: list[ReadableSpan],
         ids: Mapping[str, Value],
         parent: SpanContext | None,
+        of: str = "",
     ) -> None:
         self.ids = dict(ids)
         self._factory = factory
         self._out = out
         self._parent = parent
-        self._context, self._sampled = factory.root(conventions.TURN, parent)
+        self._context, self._sampled = factory.root(conventions.TURN, parent, of)
 
     def child(self) -> SpanContext:
         """The context of a span to come."""

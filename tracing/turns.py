@@ -76,7 +76,7 @@ class Turns:
             "turnlens.request_id": turn.request_id,
             "gen_ai.conversation.id": begin.conversation_id,
         }
-        trace = TurnTrace(self._factory, self._spans, ids, parent)
+        trace = TurnTrace(self._factory, self._spans, ids, parent, begin.identity or "")
         ledger = Ledger(begin.prompt_tokens)
         state = TurnState(
             turn,

@@ -122,5 +122,5 @@ class TurnState:
             "turnlens.restore_ns": restore if self.admitted_ns is not None else None,
             "turnlens.compute_ns": None if ttft is None or queue is None else max(0, ttft - known),
             "turnlens.ttft_ns": ttft,
-            "turnlens.total_ns": max(0, end_ns - begin.start_ns),
+            "turnlens.total_ns": max(0, end_ns - begin.start_ns) if begin.ends else None,
         }

@@ -14,6 +14,7 @@ from turnlens.collectors.importing.exchanges import Said
 from turnlens.tracing.messages import without_times
 
 _REMEMBERED = 200_000
+_POINTS = 24
 _INSTRUCTIONS = ("tools", "system", "developer")
 # Text that nobody writes twice by chance [characters].
 _TELLING = 40
@@ -57,6 +58,17 @@ class Ends:
         return [(found[end], end) for end in sorted(found)]
 
 
+def thinned(points: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
+    """Of many reuse points (end, key) the deepest, which say how much had been seen, and some of those above them: a
+    conversation of hundreds of turns would bring hundreds with each."""
+    if len(points) <= _POINTS:
+        return list(points)
+    deepest = points[-_POINTS // 2 :]
+    above = points[: -len(deepest)]
+    step = -(-len(above) // (_POINTS - len(deepest)))
+    return [*above[step - 1 :: step], *deepest]
+
+
 def key_of(kind: str, digest: str) -> str:
     """The prefix key of a chain's end."""
     return digest if kind == "prompt" else f"{digest}+answer"
@@ -65,14 +77,18 @@ def key_of(kind: str, digest: str) -> str:
 @dataclass(slots=True)
 class _Request:
     conversation: str
-    length: int  # of its messages without instructions [characters]
     number: int
+    count: int  # its messages, without instructions
+    length: int  # of these [characters]
+    last: str  # the digest of the last of them
+    instructions: str  # a digest of all that stands before, but for times
 
 
 class Conversations:
-    """Which conversation a request belongs to, where it does not say: that of the latest request of which it repeats at least
-    half of the text and two messages; else of the latest with the same first message of the user, and the same instructions
-    but for times where that message is short. A conversation is called ``derived:`` and the id of its first request."""
+    """Which conversation a request belongs to, where it does not say: that of the latest request that it goes on from, or
+    changes. It repeats that one's last message and half of its text; and it has more messages, or three of them again, or the
+    same instructions but for times. Or it begins with the same message of the user under the same instructions, and is shorter
+    or longer: what was left out. A conversation is called ``derived:`` and the id of its first request."""
 
     def __init__(self) -> None:
         self._by_message: OrderedDict[str, _Request] = OrderedDict()
@@ -81,42 +97,38 @@ class Conversations:
 
     def of(self, request_id: str, messages: Sequence[Said], given: str | None = None) -> str:
         """The conversation of a request, which is remembered."""
-        own = {_digest(said): len(said.text) for said in messages if said.role not in _INSTRUCTIONS}
-        beginning = _beginning(messages)
-        found = given or self._continued(own, beginning) or f"derived:{request_id}"
+        said = [each for each in messages if each.role not in _INSTRUCTIONS]
+        before = [Said(each.role, without_times(each.text)) for each in messages if each.role in _INSTRUCTIONS]
+        own = {_digest(each): len(each.text) for each in said}
+        instructions = chain_digests(before)[-1] if before else ""
         self._numbers += 1
-        request = _Request(found, sum(own.values()), self._numbers)
+        request = _Request("", self._numbers, len(said), sum(own.values()), _digest(said[-1]) if said else "", instructions)
+        beginning = f"{instructions} {_digest(said[0])}" if said else ""
+        request.conversation = given or self._continued(own, request, beginning) or f"derived:{request_id}"
         for digest in own:
             _remember(self._by_message, digest, request)
         _remember(self._by_beginning, beginning, request)
-        return found
+        return request.conversation
 
-    def _continued(self, own: Mapping[str, int], beginning: str) -> str | None:
+    def _continued(self, own: Mapping[str, int], request: _Request, beginning: str) -> str | None:
         # A message is its latest request's: the others have been taken over by that one.
         messages: Counter[int] = Counter()
         shared: Counter[int] = Counter()
-        requests: dict[int, _Request] = {}
+        earlier: dict[int, _Request] = {}
         for digest, length in own.items():
-            request = self._by_message.get(digest)
-            if request is not None:
-                messages[request.number] += 1
-                shared[request.number] += length
-                requests[request.number] = request
-        for number in sorted(requests, reverse=True):
-            if messages[number] >= 2 and 2 * shared[number] >= requests[number].length:
-                return requests[number].conversation
-        request = self._by_beginning.get(beginning)
-        return None if request is None else request.conversation
-
-
-def _beginning(messages: Sequence[Said]) -> str:
-    """The first message that is no instruction; where it is short, with the instructions before it but for their times."""
-    for at, said in enumerate(messages):
-        if said.role not in _INSTRUCTIONS:
-            if len(said.text) >= _TELLING:
-                return _digest(said)
-            return chain_digests([Said(each.role, without_times(each.text)) for each in messages[: at + 1]])[-1]
-    return ""
+            other = self._by_message.get(digest)
+            if other is not None:
+                messages[other.number] += 1
+                shared[other.number] += length
+                earlier[other.number] = other
+        for number in sorted(earlier, reverse=True):
+            other = earlier[number]
+            goes_on = request.count > other.count and (messages[number] >= 2 or shared[number] >= _TELLING)
+            alike = messages[number] >= 3 or request.instructions == other.instructions
+            if other.last in own and 2 * shared[number] >= other.length and (goes_on or alike):
+                return other.conversation
+        begun = self._by_beginning.get(beginning)
+        return begun.conversation if begun is not None and begun.count != request.count else None
 
 
 def _digest(said: Said) -> str:

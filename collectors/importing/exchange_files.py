@@ -4,6 +4,7 @@ A line is an object with ``request`` and ``response`` (bodies as they were sent;
 known beside them. Every name of ``_ALIASES`` is read. Times are ISO 8601, or seconds, ms, us or ns since 1970, by their size.
 """
 
+import hashlib
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -59,7 +60,9 @@ def read_exchanges(path: Path, account: Account) -> Iterator[Exchange]:
             account.skip("a line that is no object", number)
             continue
         try:
-            yield exchange_of(record, f"{path.stem}:{number}")
+            # Not the line's number: a file that has lost its first lines would bring all others anew.
+            name = hashlib.sha256(line.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+            yield exchange_of(record, f"request-{name}")
         except NotAnExchangeError as error:
             account.skip(str(error), number)
         except (ValueError, OverflowError, RecursionError):

@@ -37,9 +37,9 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """llama-server's own: tokens from its cache, computed tokens, and the time that these took."""
+    """llama-server's own: tokens from its cache (None of older releases), computed tokens, and the time that these took."""
 
-    cache_n: int
+    cache_n: int | None
     prompt_n: int
     prompt_ns: int
     predicted_n: int | None
@@ -95,7 +95,9 @@ def messages_of(request: dict[str, Any]) -> tuple[Said, ...]:
 
 
 def answer_of(response: dict[str, Any]) -> Said | None:
-    """What was answered, as the next request would repeat it."""
+    """What was answered, as the next request would repeat it. Of several answers nobody knows which one that is."""
+    if len(items(response.get("choices"))) > 1:
+        return None
     for choice in map(objects, items(response.get("choices"))[:1]):
         if choice is not None and (message := objects(choice.get("message"))) is not None:
             return _message({"role": "assistant", **message})
@@ -192,10 +194,10 @@ def timings_of(response: dict[str, Any]) -> Timings | None:
     given = objects(response.get("timings"))
     if given is None:
         return None
-    cached, computed, took = whole(given.get("cache_n", 0)), whole(given.get("prompt_n")), _ns(given.get("prompt_ms"))
-    if cached is None or computed is None or took is None:
+    computed, took = whole(given.get("prompt_n")), _ns(given.get("prompt_ms"))
+    if computed is None or took is None:
         return None
-    return Timings(cached, computed, took, whole(given.get("predicted_n")), _ns(given.get("predicted_ms")))
+    return Timings(whole(given.get("cache_n")), computed, took, whole(given.get("predicted_n")), _ns(given.get("predicted_ms")))
 
 
 def _ns(milliseconds: object) -> int | None:

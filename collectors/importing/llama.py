@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from turnlens.collectors.importing.answers import Answers
-from turnlens.collectors.importing.chains import Conversations, Ends, chain_digests, key_of
+from turnlens.collectors.importing.chains import Conversations, Ends, chain_digests, key_of, thinned
 from turnlens.collectors.importing.exchanges import Exchange, texts
 from turnlens.collectors.importing.llama_caches import Held, HostCache
 from turnlens.collectors.importing.llama_joining import Responses
@@ -39,10 +39,11 @@ class LlamaTurns:
         self._answers = Answers()
         self._turns: dict[int, Turn] = {}
 
-    def take(self, task: Task, first_open_us: int | None) -> None:
-        """A task ended. Calls are made up to where none that is still under way began."""
+    def take(self, task: Task, first_open_us: int | None) -> bool:
+        """A task ended. Calls are made up to where none that is still under way began. Returns whether the log says enough of
+        it to be told."""
         prompt = prompt_of(task)
-        exchange = self._responses.of(task, prompt)
+        exchange = self._responses.of(task, prompt, self._anchor_ns)
         if task.refused:
             self._timeline.add(self._ns(task.launched_us), partial(self._refuse, task, exchange))
         elif prompt is not None:
@@ -56,6 +57,7 @@ class LlamaTurns:
                 max(begun, self._ns(task.end_us or task.launched_us)), partial(self._end, task, exchange, prompt)
             )
         self._timeline.run(None if first_open_us is None else self._ns(first_open_us))
+        return task.refused or prompt is not None
 
     def close(self) -> None:
         """No more tasks come."""
@@ -76,9 +78,10 @@ class LlamaTurns:
 
     def _first_ns(self, task: Task) -> int:
         """The first token: the prompt was done so long before the timings were printed as generating took."""
+        at_us = task.timed_us or task.end_us or task.launched_us
         if task.timed_us is not None and task.eval_ms is not None:
-            return max(self._ns(task.timed_us) - round(task.eval_ms * 1e6), self._ns(task.launched_us))
-        return self._ns(task.timed_us or task.end_us or task.launched_us)
+            at_us = round(task.timed_us - task.eval_ms * 1e3)
+        return self._ns(min(max(at_us, task.launched_us), task.end_us or at_us))
 
     # -- what happened, each at its time ----------------------------------------------------------------------------------
 
@@ -102,10 +105,11 @@ class LlamaTurns:
             prompt_tokens=prompt,
             prefix=[key for _, key in points],
             prefix_at=[end for end, _ in points],
-            traceparent=(exchange.traceparent if exchange is not None else None) or self._recording.ids.traceparent(of),
             messages=texts(exchange.messages) if exchange is not None else (),
             at_ns=at_ns,
             **self._recording.attributes(
+                of,
+                exchange.traceparent if exchange is not None else None,
                 model=exchange.model if exchange is not None else None,
                 usage_prompt_tokens=exchange.usage.prompt_tokens if exchange is not None else None,
                 usage_cached_tokens=_counted(exchange),
@@ -122,7 +126,9 @@ class LlamaTurns:
         held = self._slots.setdefault(task.slot, Held())
         reused = _reused(task, prompt)
         restored = self._restored(task, prompt, reused)
-        points = self._points(task, exchange, prompt, held)
+        loaded = (self._host.take(task.choice.ram_length or -1) or Held()) if restored else Held()
+        loaded.cut(reused)
+        points = self._points(task, exchange, prompt, loaded if restored else held)
         basis = None if exchange is not None else self._basis(task, prompt, reused, restored, held)
         turn = self._turns[task.number] = self._turn(task, exchange, prompt, points, basis, begun_ns)
         at_ns = self._ns(task.launched_us)
@@ -137,8 +143,6 @@ class LlamaTurns:
             turn.restore_started(reused, tier="host", at_ns=begun)
             turn.restore_finalized(True, reused, at_ns=done)
             self._evict(held.cut(0), held.length, turn, at_ns)
-            loaded = self._host.take(task.choice.ram_length or -1) or Held()
-            loaded.cut(reused)
             self._slots[task.slot] = Held()
             for key, end in loaded.keys:
                 self._publish(key, end, turn, task.slot, done)
@@ -160,7 +164,7 @@ class LlamaTurns:
             points |= {end: key for key, end in ends if key not in others or end == prompt}
         else:
             points.setdefault(prompt, self._own_key(task))
-        return sorted(points.items())
+        return thinned(sorted(points.items()))
 
     def _own_key(self, task: Task) -> str:
         return f"{self._recording.ids.trace_id(str(task.number)):032x}"
@@ -175,7 +179,8 @@ class LlamaTurns:
     def _matched(self, task: Task, reused: int, restored: bool) -> dict[str, Any]:
         """How far the tokens matched where the state at that position was not to be had."""
         matched = task.choice.ram_shared if restored and task.choice.ram_shared is not None else _shared(task)
-        if matched is None or matched <= reused or not (task.reprocessed or task.checkpoint is not None or reused == 0):
+        looked_for = task.reprocessed or task.emptied or task.checkpoint is not None or task.window is not None
+        if matched is None or matched <= reused or not looked_for:
             return {}
         return {"matched_tokens": matched, "not_restorable": self._lacking(task)}
 
@@ -268,6 +273,9 @@ class LlamaTurns:
         at_ns = self._first_ns(task)
         reused = _reused(task, prompt)
         done = prompt if task.prompt_ms is not None else min(max(task.reached, reused), prompt)
+        if task.computed is not None and task.computed != prompt - reused:
+            # What was printed when it began, and when it had ended, cannot both be so.
+            turn.flaw("parts_do_not_sum", at_ns=at_ns)
         if done > reused or task.prompt_ms is not None:
             turn.computed(reused, done, at_ns=at_ns)
         if task.prompt_ms is not None:
@@ -289,7 +297,6 @@ class LlamaTurns:
         held.length = task.held if task.held is not None else held.length
         status = exchange.status if exchange is not None else "stop" if whole else "abort"
         turn.finished(status, output_tokens=task.generated, at_ns=at_ns)
-        self._recording.ids.forget(str(task.number))
 
     def _leave(self, task: Task, exchange: Exchange | None, prompt: int, turn: Turn, at_ns: int) -> None:
         """The slot holds the prompt and the answer."""
@@ -310,7 +317,8 @@ def _counted(exchange: Exchange | None) -> int | None:
     """Cached tokens by the response."""
     if exchange is None:
         return None
-    return exchange.usage.cached_tokens if exchange.timings is None else exchange.timings.cache_n
+    timed = exchange.timings.cache_n if exchange.timings is not None else None
+    return exchange.usage.cached_tokens if timed is None else timed
 
 
 def prompt_of(task: Task) -> int | None:

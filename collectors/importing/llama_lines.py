@@ -6,14 +6,13 @@ server's start. Older releases write ``sim`` for ``f_sim``.
 """
 
 import re
-from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import NamedTuple
 
 
 class Event(NamedTuple):
     """One line. ``at_us`` counts from the server's start, None where the line has no time; ``wall_ns`` is journald's.
-    ``values`` are what the line says, by kind."""
+    ``child`` is the process of a router's child, '' without a router. ``values`` are what the line says, by kind."""
 
     kind: str
     at_us: int | None
@@ -21,12 +20,13 @@ class Event(NamedTuple):
     slot: int
     task: int
     values: tuple[float, ...] = ()
+    child: str = ""
 
 
 _HEAD = re.compile(
     r"(?:(?P<iso>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?(?:Z|[+-]\d\d:?\d\d)) \S{1,80} [^:]{1,80}: )?"
     r"(?:\w{3} [ \d]\d \d\d:\d\d:\d\d \S{1,80} [^:]{1,80}: )?"
-    r"(?:\[\d{1,7}\] )?"
+    r"(?:\[(?P<child>\d{1,7})\] )?"
     r"(?:(\d{1,7})\.(\d\d)\.(\d{3})\.(\d{3}) [A-Z] )?"
     r"(?P<rest>(?:slot|srv|que|cmn|main|llama_server|print_info)\b.*)"
 )
@@ -34,6 +34,7 @@ _SLOT = re.compile(r"slot +[^:|]{1,40}: id +(\d{1,6}) \| task +(-?\d{1,12}) \| +
 _SERVER = re.compile(r"(?:(?:srv|que|cmn|main) +)?[^:|]{1,40}: +(.*)")
 _N = r"(\d{1,12})"
 _F = r"(-?\d{1,12}(?:\.\d{1,9})?)"
+_MS = r"(\d{1,12}(?:\.\d{1,9})?)"
 
 # By the first word of the text: what it must be, and which kind of event that is.
 _OF_SLOTS: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
@@ -48,11 +49,12 @@ _say(_OF_SLOTS, "similar", rf"selected slot by LCP similarity, f?_?sim_best = {_
 _say(_OF_SLOTS, "least_recent", rf"selected slot by LRU, t_last = {_F}")
 _say(_OF_SLOTS, "compared", rf"- checking sim = {_F} \({_N}/{_N}\)")
 _say(_OF_SLOTS, "empty", r"- skipping, slot is empty")
-_say(_OF_SLOTS, "launched", r"processing task")
+_say(_OF_SLOTS, "launched", rf"processing task(?:, is_child = {_N})?")
 _say(_OF_SLOTS, "prompt", rf"new prompt, n_ctx_slot = {_N}, n_keep = -?\d+, (?:task\.n_tokens|n_prompt_tokens) = {_N}")
 _say(_OF_SLOTS, "cached", rf"cached n_tokens = {_N}, memory_seq_rm \[{_N}, end\)")
-_say(_OF_SLOTS, "prompt_timing", rf"prompt eval time = +{_F} ms / +{_N} tokens")
-_say(_OF_SLOTS, "eval_timing", rf"eval time = +{_F} ms / +{_N} tokens")
+_say(_OF_SLOTS, "not_truncated", r"failed to truncate tokens")
+_say(_OF_SLOTS, "prompt_timing", rf"prompt eval time = +{_MS} ms / +{_N} tokens")
+_say(_OF_SLOTS, "eval_timing", rf"eval time = +{_MS} ms / +{_N} tokens")
 _say(_OF_SLOTS, "released", rf"stop processing: n_tokens = {_N}, truncated = {_N}")
 _say(_OF_SLOTS, "released", rf"stop processing: n_past = {_N}, truncated = {_N}")
 _say(_OF_SLOTS, "checkpoint_restored", rf"restored context checkpoint \(pos_min = -?\d+, pos_max = -?\d+, n_tokens = {_N}")
@@ -76,6 +78,7 @@ _say(_OF_SERVER, "found", rf"- found better prompt with f_keep = {_F}, f?_?sim =
 _say(_OF_SERVER, "dropped_oldest", rf"- making room for prompt cache entry, removing oldest entry \(size = {_F} MiB\)")
 _say(_OF_SERVER, "dropped_obsolete", rf"- removing obsolete cached prompt with length {_N}")
 _say(_OF_SERVER, "updated", rf"prompt cache update took {_F} ms")
+_say(_OF_SERVER, "cancelled", rf"cancel task, id_task = {_N}")
 _say(_OF_SERVER, "deferred", rf"no slot is available, defer task, id_task = {_N}")
 _say(_OF_SERVER, "refused", rf"task id = {_N}, error: request \({_N} tokens\) exceeds")
 _say(_OF_SERVER, "slots", rf"initializing, n_slots = {_N}, n_ctx_slot = {_N}")
@@ -96,7 +99,7 @@ def parse(line: str) -> Event | None:
     head = _HEAD.match(line)
     if head is None:
         return None
-    iso, minutes, seconds, millis, micros, rest = head.groups()
+    iso, child, minutes, seconds, millis, micros, rest = head.groups()
     if rest.startswith("slot"):
         said = _SLOT.match(rest)
         if said is None:
@@ -114,7 +117,7 @@ def parse(line: str) -> Event | None:
         if found is not None:
             at = None if minutes is None else ((int(minutes) * 60 + int(seconds)) * 1_000 + int(millis)) * 1_000 + int(micros)
             values = tuple(float(value) for value in found.groups() if value is not None)
-            return Event(kind, at, _wall(iso), int(slot), int(task), values)
+            return Event(kind, at, _wall(iso), int(slot), int(task), values, child or "")
     return None
 
 
@@ -122,10 +125,7 @@ def _wall(iso: str | None) -> int | None:
     if iso is None:
         return None
     try:
-        moment = datetime.fromisoformat(iso)
-    except ValueError:
+        at = round(datetime.fromisoformat(iso).timestamp() * 1e6) * 1_000
+    except (ValueError, OverflowError):
         return None
-    return round(moment.astimezone(UTC).timestamp() * 1e9)
-
-
-Parse = Callable[[str], Event | None]
+    return at if 0 < at < 1 << 62 else None

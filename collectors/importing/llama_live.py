@@ -4,13 +4,12 @@ A server start is called by its first events, as when its log is imported, so th
 (after the collector was started again) tells the same turns under the same ids.
 """
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from turnlens.collectors.importing.lines import Account
 from turnlens.collectors.importing.llama import LlamaTurns
-from turnlens.collectors.importing.llama_files import KIND, SEED_EVENTS, facts_of
+from turnlens.collectors.importing.llama_files import KIND, Seed, facts_of
 from turnlens.collectors.importing.llama_joining import Responses
 from turnlens.collectors.importing.llama_lines import Event, parse
 from turnlens.collectors.importing.llama_tasks import Server, Tasks
@@ -25,6 +24,7 @@ class _Start:
     """A server start: its events until there are enough to call it, then what tells of it."""
 
     server: Server
+    seed: Seed = field(default_factory=Seed)
     waiting: list[tuple[Event, int, int]] = field(default_factory=list[tuple[Event, int, int]])
     recording: Recording | None = None
     tasks: Tasks | None = None
@@ -64,14 +64,15 @@ class LiveLlama:
             self._tell(start, event, self._clock, number)
             return
         start.waiting.append((event, self._clock, number))
-        if len(start.waiting) >= SEED_EVENTS or (self._continued is not None and not start.server.from_start):
-            self._open(start)
+        start.seed.take(event)
+        called = self._continued if self._continued is not None and not start.server.from_start else start.seed.text
+        if called is not None:
+            self._continued = None
+            self._open(start, called)
 
-    def _open(self, start: _Start) -> None:
+    def _open(self, start: _Start, called: str) -> None:
         server = start.server
-        called = hashlib.sha256("\n".join(repr(event) for event, _, _ in start.waiting).encode()).hexdigest()
-        server.seed = self._continued if self._continued is not None and not server.from_start else called
-        self._continued = None
+        server.seed = called
         start.tasks = Tasks(server, self._account)
         facts = [item for item in start.waiting if item[0].task < 0]
         for event, at_us, number in facts:
@@ -89,8 +90,7 @@ class LiveLlama:
         if start.tasks is None or start.turns is None:
             return
         for task in start.tasks.take(event, at_us, number):
-            self._account.turns += 1
-            start.turns.take(task, start.tasks.first_open_us)
+            self._account.turns += start.turns.take(task, start.tasks.first_open_us)
 
     def close(self) -> None:
         """No more of this start comes: send what there is."""

@@ -1,11 +1,13 @@
 """From events of llama-server's log to its tasks: what the log says of each, and of the caches when it was launched."""
 
+from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from turnlens.collectors.importing.lines import Account
 from turnlens.collectors.importing.llama_lines import DETAILED, Event
 
+_QUEUED_US = 3_600_000_000
 _OPEN = 4_096  # tasks that are not released, and places in the queue: a log that was cut leaves some behind
 
 
@@ -23,6 +25,7 @@ class Choice:
     ram_shared: int | None = None
     ram_length: int | None = None
     ram_found: bool = False
+    ram_candidates: list[tuple[float, ...]] = field(default_factory=list[tuple[float, ...]])
     ram_done_us: int | None = None
     was_empty: bool = False
 
@@ -53,6 +56,7 @@ class Task:
     reached: int = 0  # how far computing has come
     checkpoint: int | None = None
     reprocessed: bool = False
+    emptied: bool = False  # the slot could not be cut where the prompt departs, and was emptied
     window: bool | None = None  # sliding window, or else recurrent, where the log says
     computed: int | None = None
     prompt_ms: float | None = None
@@ -87,6 +91,7 @@ class Tasks:
         self.server = server
         self._account = account
         self._open: dict[int, Task] = {}
+        self._choices_of_others: OrderedDict[int, None] = OrderedDict()  # further answers to a request (n > 1): tasks, no turns
         self._deferred: dict[int, int] = {}
         self._choices: dict[int, Choice] = {}
         self._last_choice: Choice | None = None
@@ -100,7 +105,8 @@ class Tasks:
     def first_open_us(self) -> int | None:
         """When the earliest task that is under way came; None where there is none."""
         begun = [task.launched_us if task.deferred_us is None else task.deferred_us for task in self._open.values()]
-        begun += self._deferred.values()
+        # One that was cancelled in the queue leaves nothing in the log.
+        begun += [at for at in self._deferred.values() if at >= self.server.last_us - _QUEUED_US]
         return min(begun, default=None)
 
     def take(self, event: Event, at_us: int, number: int) -> Iterator[Task]:
@@ -111,9 +117,11 @@ class Tasks:
         kind, values = event.kind, event.values
         if event.task >= 0:
             if kind == "launched":
-                self._launch(event, at_us)
+                yield from self._launch(event, at_us)
                 return
             task = self._open.get(event.task)
+            if task is None and event.task in self._choices_of_others:
+                return
             if task is None:
                 self._account.skip("a line of a task that was not launched", number)
                 return
@@ -130,6 +138,8 @@ class Tasks:
             task = Task(int(values[0]), 0, at_us, Choice(at_us), prompt=int(values[1]), end_us=at_us, refused=True)
             self._deferred.pop(task.number, None)
             yield task
+        elif kind == "cancelled":
+            self._deferred.pop(int(values[0]), None)
         elif kind == "deferred":
             if len(self._deferred) < _OPEN:
                 self._deferred.setdefault(int(values[0]), at_us)
@@ -142,10 +152,17 @@ class Tasks:
         """Tasks that were never released: the log ends before."""
         return list(self._open.values())
 
-    def _launch(self, event: Event, at_us: int) -> None:
-        if len(self._open) >= _OPEN:
-            self._account.skip("a task that was never released")
-            self._open.pop(next(iter(self._open)))
+    def _launch(self, event: Event, at_us: int) -> Iterator[Task]:
+        if any(event.values):
+            self._choices_of_others[event.task] = None
+            if len(self._choices_of_others) > _OPEN:
+                self._choices_of_others.popitem(last=False)
+            return
+        # A slot does one task at a time: what was in it has ended, whether the log says so or not.
+        for left in [task for task in self._open.values() if task.slot == event.slot]:
+            left.end_us = at_us
+            del self._open[left.number]
+            yield left
         choice = self._choices.pop(event.slot, None) or Choice(at_us)
         deferred = self._deferred.pop(event.task, None)
         task = Task(event.task, event.slot, at_us, choice, deferred, self._coming)
@@ -165,6 +182,8 @@ class Tasks:
             task.window = any(window > 0 for window in values[1:]) if values[1:] else task.window
         elif kind == "reprocessed":
             task.reprocessed = True
+        elif kind == "not_truncated":
+            task.emptied, task.reused = True, 0
         elif kind == "prompt_timing":
             task.prompt_ms, task.computed, task.timed_us = values[0], int(values[1]), at_us
         elif kind == "eval_timing":
@@ -220,10 +239,13 @@ class Tasks:
         if kind == "looking":
             choice.ram_us = at_us
         elif kind == "candidate":
-            # It takes the one that is kept most of and shared most with; the last of them that was better.
-            if choice.ram_shared is None or values[1] > choice.ram_shared:
-                choice.ram_length, choice.ram_shared = int(values[0]), int(values[1])
+            if len(choice.ram_candidates) < _OPEN:
+                choice.ram_candidates.append(values)
         elif kind == "found":
             choice.ram_found = True
+            # It says how much it is kept of and shared with, in three digits; the latest that is so.
+            alike = [each for each in choice.ram_candidates if each[2:4] == values[:2]]
+            if alike:
+                choice.ram_length, choice.ram_shared = int(alike[-1][0]), int(alike[-1][1])
         elif kind == "updated":
             choice.ram_done_us = at_us

@@ -92,9 +92,8 @@ class _Reader:
         request.turn = turn = self._recorder.turn(
             request_id,
             prompt_tokens=total,
-            traceparent=self._recording.ids.traceparent(f"{request_id} {request.received_ns or at_ns}"),
             at_ns=request.received_ns or at_ns,
-            **self._recording.attributes(),
+            **self._recording.attributes(f"{request_id} {request.received_ns or at_ns}"),
         )
         request.total, request.local, request.known = total, local, local
         if found[6] is not None:

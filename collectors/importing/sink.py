@@ -5,11 +5,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import requests
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
+from turnlens.collectors.errors import CollectorError
 from turnlens.collectors.server import Collector
 from turnlens.collectors.settings import Settings
 from turnlens.queries.store import serving
+
+_HEALTH_SECONDS = 5.0
 
 
 class Counting(OTLPSpanExporter):
@@ -28,6 +32,10 @@ def collecting(store: str) -> Generator[str]:
     has. The store is made where there is none. Raises StoreError and CollectorError."""
     url = store if store.startswith(("http://", "https://")) else serving(Path(store))
     if url is not None:
+        try:
+            requests.get(f"{url.rstrip('/')}/health", timeout=_HEALTH_SECONDS).raise_for_status()
+        except requests.RequestException as error:
+            raise CollectorError(f"No collector answers at {url}. Start one: turnlens serve --store FILE.") from error
         yield url.rstrip("/")
         return
     with Collector(Settings(store=Path(store), http_port=0, grpc_port=0)) as collector:

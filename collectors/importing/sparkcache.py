@@ -4,19 +4,17 @@ A restore counts only when every expected rank has verified the same request, di
 pages is restored from ``disk``; what a lease kept on the device is a hit of the lease.
 """
 
-import json
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from turnlens.collectors.importing.errors import SourceError
-from turnlens.collectors.importing.lines import MAX_RECORD_BYTES, Account, read_lines
-from turnlens.collectors.importing.recording import Origin, Recording
-from turnlens.collectors.importing.shapes import objects
-from turnlens.collectors.importing.spark_records import Commit, Receipt, Reuse, commit_of, names_of, receipt_of, reuse_of
+from turnlens.collectors.importing.lines import Account
+from turnlens.collectors.importing.recording import Origin, Recording, instance_of
+from turnlens.collectors.importing.spark_records import Commit, Receipt, Reuse
+from turnlens.collectors.importing.spark_requests import Found, Request
 from turnlens.collectors.importing.timeline import Timeline
 from turnlens.tracing import Turn
 
@@ -25,55 +23,38 @@ _STATUS = {
     "FINISHED_STOPPED": "stop",
     "FINISHED_LENGTH_CAPPED": "length",
     "FINISHED_ABORTED": "abort",
+    "FINISHED_IGNORED": "error",
     "FINISHED_ERROR": "error",
 }
 # A time before 1973 was not read off a wall clock.
 _WALL_NS = 10**17
 
 
-@dataclass(slots=True)
-class _Request:
-    """What was recorded of one request."""
-
-    request_id: str
-    events: list[Reuse] = field(default_factory=list[Reuse])
-    receipt: Receipt | None = None
-
-    def of(self, event: str) -> list[Reuse]:
-        return [each for each in self.events if each.event == event]
-
-
-@dataclass(slots=True)
-class _Read:
-    """Everything that was read."""
-
-    requests: dict[str, _Request] = field(default_factory=dict[str, _Request])
-    commits: list[Commit] = field(default_factory=list[Commit])
-    receipts: list[Receipt] = field(default_factory=list[Receipt])
-
-
 def import_sparkcache(paths: Sequence[Path], origin: Origin, ranks: int | None = None) -> list[Account]:
     """Read logs and receipts, in any order. ``ranks`` is how many must hold a restored span; else all that the files name.
     Returns the accounts. Raises SourceError and OSError."""
-    found = _Read()
+    found = Found()
     accounts = [Account(str(path)) for path in paths]
     for path, account in zip(paths, accounts, strict=True):
-        _read(path, account, found)
+        found.read(path, account)
     if not found.requests and not found.receipts:
         names = ", ".join(str(path) for path in paths)
         raise SourceError(f"{names}: no record of SparkCache was found. Is SPARK_CONTEXT_CACHE_TRACE_REUSE=1 set?")
-    _join(found, accounts[0])
-    expected = ranks or max(1, len({each.rank for request in found.requests.values() for each in request.events} - {None}))
-    times = [each.time_ns for request in found.requests.values() for each in request.events if each.time_ns]
-    times += [request.receipt.start_ns for request in found.requests.values() if request.receipt is not None]
+    found.join(accounts[0])
+    named = {each.rank for request in found.requests for each in request.events} | {each.rank for each in found.commits}
+    expected = ranks or max(1, len(named - {None}))
+    times = [each.time_ns for request in found.requests for each in request.events if each.time_ns]
     offset = 0
     if times and max(times) < _WALL_NS:
-        offset = paths[0].stat().st_mtime_ns - max(times)
+        known = origin.started_ns(instance_of(origin, KIND, ""))
+        offset = paths[0].stat().st_mtime_ns - max(times) if known is None else known - min(times)
         accounts[0].note("The records have no wall times: they end where the file was last written.")
-    recording = Recording(origin, KIND, "", min(times, default=0) + offset, {"ranks": expected})
+    found.hold_back(accounts[0])
+    begun = [at + offset for at in times] or [receipt.start_ns for receipt in found.receipts.values()]
+    recording = Recording(origin, KIND, "", min(begun, default=offset), {"ranks": expected})
     timeline = Timeline()
     teller = _Teller(recording, timeline, expected, offset)
-    for request in found.requests.values():
+    for request in found.requests:
         teller.take(request)
     teller.commits(found.commits, accounts[0])
     timeline.run()
@@ -81,54 +62,6 @@ def import_sparkcache(paths: Sequence[Path], origin: Origin, ranks: int | None =
     if not recording.close():
         raise SourceError("Not everything could be stored. Import it again: nothing is stored twice.")
     return accounts
-
-
-def _read(path: Path, account: Account, found: _Read) -> None:
-    for number, line in read_lines(path, account, MAX_RECORD_BYTES):
-        if line.startswith("{"):
-            for item in _receipts(line, number, account):
-                found.receipts.append(item)
-            continue
-        record = reuse_of(line)
-        if isinstance(record, str):
-            account.skip(record, number)
-        elif record is not None:
-            found.requests.setdefault(record.request_id, _Request(record.request_id)).events.append(record)
-        elif (commit := commit_of(line)) is not None:
-            found.commits.append(commit)
-
-
-def _receipts(line: str, number: int, account: Account) -> Iterator[Receipt]:
-    try:
-        record = objects(json.loads(line))
-    except (ValueError, RecursionError):
-        account.skip("a line that is not JSON", number)
-        return
-    receipt = None if record is None else receipt_of(record)
-    if isinstance(receipt, str):
-        account.skip(receipt, number)
-    elif receipt is not None:
-        yield receipt
-
-
-def _join(found: _Read, account: Account) -> None:
-    """Each receipt to the one request that its ids mean; one that means none, or several, is a turn of its own."""
-    by_name: defaultdict[str, set[str]] = defaultdict(set)
-    for request_id in found.requests:
-        for name in names_of(request_id):
-            by_name[name].add(request_id)
-    ambiguous = 0
-    for receipt in found.receipts:
-        named = {name for given in (receipt.response_id, receipt.request_id) if given for name in names_of(given)}
-        meant = {request_id for name in named for request_id in by_name.get(name, ())}
-        free = [request_id for request_id in meant if found.requests[request_id].receipt is None]
-        if len(meant) == 1 and free:
-            found.requests[free[0]].receipt = receipt
-        else:
-            ambiguous += len(meant) > 1
-            found.requests[f"receipt:{receipt.request_id}"] = _Request(receipt.request_id, [], receipt)
-    if ambiguous:
-        account.note(f"{ambiguous} receipts mean several requests each, and are joined to none.")
 
 
 class _Teller:
@@ -142,7 +75,7 @@ class _Teller:
         self._offset = offset_ns
         self._turns: dict[int, Turn] = {}
 
-    def take(self, request: _Request) -> None:
+    def take(self, request: Request) -> None:
         """All of one request."""
         receipt = request.receipt
         times = [each.time_ns + self._offset for each in request.events if each.time_ns]
@@ -158,9 +91,9 @@ class _Teller:
                 self._timeline.add(at, partial(self._restored, request, event, at))
         self._timeline.add(ended, partial(self._end, request, ended))
 
-    def _begin(self, request: _Request, at_ns: int) -> None:
+    def _begin(self, request: Request, at_ns: int) -> None:
         receipt = request.receipt
-        attribution = next(iter(request.of("request_cache_attribution")), None)
+        attribution = request.attribution
         prompt = attribution.count("prompt_tokens") if attribution is not None else None
         if prompt is None and receipt is not None:
             prompt = receipt.prompt_tokens
@@ -174,16 +107,15 @@ class _Teller:
             request.request_id,
             receipt.conversation if receipt is not None else None,
             prompt_tokens=prompt,
-            traceparent=self._recording.ids.traceparent(request.request_id),
             at_ns=at_ns,
-            **self._recording.attributes(**facts),
+            **self._recording.attributes(request.identity, **facts),
         )
         if not request.of("external_restore_offer"):
             self._admit(request, turn, at_ns)
 
-    def _admit(self, request: _Request, turn: Turn, at_ns: int, offer: Reuse | None = None) -> None:
+    def _admit(self, request: Request, turn: Turn, at_ns: int, offer: Reuse | None = None) -> None:
         """The admission: what the attribution says was reused locally, and what was offered beyond it."""
-        attribution = next(iter(request.of("request_cache_attribution")), None)
+        attribution = request.attribution
         if attribution is None:
             return
         local = attribution.count("local_tokens_reused") or 0
@@ -209,29 +141,29 @@ class _Teller:
         key = digest if isinstance(digest, str) else None
         turn.restore_started(offer.count("offered_external_tokens") or 0, tier="disk", key=key, ranks=self._ranks, at_ns=at_ns)
 
-    def _offer(self, request: _Request, event: Reuse, at_ns: int) -> None:
-        """Only the last offer counts: those before were made to a request that still waited."""
-        if event is request.of("external_restore_offer")[-1]:
+    def _offer(self, request: Request, event: Reuse, at_ns: int) -> None:
+        if event is request.offer:
             self._admit(request, self._turns[id(request)], at_ns, event)
 
-    def _restored(self, request: _Request, event: Reuse, at_ns: int) -> None:
-        offers = request.of("external_restore_offer")
-        same = bool(offers) and event.fields.get("digest") == offers[-1].fields.get("digest")
+    def _restored(self, request: Request, event: Reuse, at_ns: int) -> None:
+        offer = request.offer
+        same = offer is not None and event.fields.get("digest") == offer.fields.get("digest")
         verified = event.count("verified_span_tokens") or 0
         outcome = event.fields.get("outcome")
-        spans = same and verified >= (offers[-1].count("selected_span_tokens") or 0)
+        spans = same and offer is not None and verified >= (offer.count("selected_span_tokens") or 0)
         success = outcome == "verified" and spans
         reason = None if success else outcome if isinstance(outcome, str) and outcome != "verified" else "partial"
         # What was found on the device is there whatever the restore did.
-        attribution = next(iter(request.of("request_cache_attribution")), None)
+        attribution = request.attribution
         local = attribution.count("local_tokens_reused") if attribution is not None else 0
         valid = max(verified if same else 0, local or 0)
         self._turns[id(request)].restore_finalized(success, valid, event.rank, reason, at_ns=at_ns)
 
-    def _end(self, request: _Request, at_ns: int) -> None:
+    def _end(self, request: Request, at_ns: int) -> None:
         turn, receipt = self._turns.pop(id(request)), request.receipt
-        attribution = next(iter(request.of("request_cache_attribution")), None)
-        status = "stop"
+        attribution = request.attribution
+        # A receipt is written when the answer is there.
+        status = "stop" if receipt is not None else "abort"
         if attribution is not None:
             status = _STATUS.get(str(attribution.fields.get("status")), "stop")
             self._compute(attribution, turn, receipt, at_ns)
@@ -264,6 +196,7 @@ class _Teller:
         """A span is published when every expected rank has committed it; one whose saver was busy was skipped."""
         ranks: defaultdict[tuple[str, int], set[int]] = defaultdict(set)
         untimed = 0
+        done: set[tuple[str, int]] = set()
         for commit in commits:
             if commit.time_ns is None:
                 untimed += 1
@@ -274,7 +207,8 @@ class _Teller:
             known = ranks[commit.digest, commit.tokens]
             if commit.rank is not None:
                 known.add(commit.rank)
-            if len(known) == self._ranks:
+            if len(known) >= self._ranks and (commit.digest, commit.tokens) not in done:
+                done.add((commit.digest, commit.tokens))
                 self._timeline.add(commit.time_ns, partial(self._publish, commit, "committed", None))
         short = sum(len(known) < self._ranks for known in ranks.values())
         if short:

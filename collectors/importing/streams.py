@@ -1,5 +1,6 @@
 """Responses that came as a stream of events, put together to what they would have been at once."""
 
+from collections import defaultdict
 from typing import Any
 
 from turnlens.collectors.importing.shapes import items, objects
@@ -16,7 +17,8 @@ def whole_response(response: object) -> dict[str, Any]:
 def _together(events: list[dict[str, Any]]) -> dict[str, Any]:
     if any(isinstance(event.get("type"), str) and event["type"].startswith("message_") for event in events):
         return _of_anthropic(events)
-    text, thinking, calls = "", "", dict[int, dict[str, str]]()
+    texts, thoughts = list[str](), list[str]()
+    calls: dict[int, tuple[list[str], list[str]]] = {}
     found: dict[str, Any] = {}
     reason: Any = None
     for event in events:
@@ -26,18 +28,21 @@ def _together(events: list[dict[str, Any]]) -> dict[str, Any]:
         for choice in map(objects, items(event.get("choices"))[:1]):
             delta = objects((choice or {}).get("delta")) or {}
             reason = (choice or {}).get("finish_reason") or reason
-            text += _string(delta.get("content")) + _string((choice or {}).get("text"))
-            thinking += _string(delta.get("reasoning_content") or delta.get("reasoning"))
+            texts += [_string(delta.get("content")), _string((choice or {}).get("text"))]
+            thoughts.append(_string(delta.get("reasoning_content") or delta.get("reasoning")))
             for part in map(objects, items(delta.get("tool_calls"))):
                 function = objects((part or {}).get("function")) or {}
-                call = calls.setdefault(_index(part or {}), {"name": "", "arguments": ""})
-                call["name"] += _string(function.get("name"))
-                call["arguments"] += _string(function.get("arguments"))
-    message: dict[str, Any] = {"role": "assistant", "content": text}
-    if thinking:
+                named, arguments = calls.setdefault(_index(part or {}), ([], []))
+                named.append(_string(function.get("name")))
+                arguments.append(_string(function.get("arguments")))
+    message: dict[str, Any] = {"role": "assistant", "content": "".join(texts)}
+    if thinking := "".join(thoughts):
         message["reasoning_content"] = thinking
     if calls:
-        message["tool_calls"] = [{"function": calls[index]} for index in sorted(calls)]
+        message["tool_calls"] = [
+            {"function": {"name": "".join(name), "arguments": "".join(arguments)}}
+            for _, (name, arguments) in sorted(calls.items())
+        ]
     return found | {"choices": [{"message": message, "finish_reason": reason}]}
 
 
@@ -45,6 +50,7 @@ def _of_anthropic(events: list[dict[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {"type": "message"}
     usage: dict[str, Any] = {}
     blocks: dict[int, dict[str, Any]] = {}
+    parts: defaultdict[tuple[int, str], list[str]] = defaultdict(list)
     for event in events:
         kind = event.get("type")
         message = objects(event.get("message")) or {}
@@ -54,14 +60,17 @@ def _of_anthropic(events: list[dict[str, Any]]) -> dict[str, Any]:
         elif kind == "content_block_start":
             blocks[_index(event)] = dict(objects(event.get("content_block")) or {})
         elif kind == "content_block_delta":
-            block, delta = blocks.setdefault(_index(event), {"type": "text"}), objects(event.get("delta")) or {}
+            delta = objects(event.get("delta")) or {}
+            blocks.setdefault(_index(event), {"type": "text"})
             for name, into in (("text", "text"), ("thinking", "thinking"), ("partial_json", "input_json")):
                 if isinstance(delta.get(name), str):
-                    block[into] = _string(block.get(into)) + delta[name]
+                    parts[_index(event), into].append(delta[name])
         elif kind == "message_delta":
             delta = objects(event.get("delta")) or {}
             found["stop_reason"] = delta.get("stop_reason") or found.get("stop_reason")
             usage |= {name: value for name, value in (objects(event.get("usage")) or {}).items() if value is not None}
+    for (index, into), texts in parts.items():
+        blocks[index][into] = _string(blocks[index].get(into)) + "".join(texts)
     return found | {"usage": usage, "content": [blocks[index] for index in sorted(blocks)]}
 
 

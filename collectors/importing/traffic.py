@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from turnlens.collectors.importing.answers import Answers
-from turnlens.collectors.importing.chains import Conversations, Ends, chain_digests, key_of
+from turnlens.collectors.importing.chains import Conversations, Ends, chain_digests, key_of, thinned
 from turnlens.collectors.importing.errors import SourceError
 from turnlens.collectors.importing.exchange_files import read_exchanges
 from turnlens.collectors.importing.exchanges import Exchange, texts
@@ -72,18 +72,21 @@ class TrafficTurns:
         self._timeline.run()
 
     def _begin(self, exchange: Exchange, conversation: str, prompt: int | None, begun: int) -> Turn:
-        points = self._ends.points(chain_digests(exchange.messages), prompt or 0)
+        known = self._ends.points(chain_digests(exchange.messages), prompt or 0)
+        points = thinned([(end, key) for key, end in known])
         of = f"{exchange.request_id}\0{begun}"
         return self._recorder.turn(
             exchange.request_id,
             conversation,
             prompt_tokens=prompt,
-            prefix=[key for key, _ in points],
-            prefix_at=[end for _, end in points],
-            traceparent=exchange.traceparent or self._recording.ids.traceparent(of),
+            prefix=[key for _, key in points],
+            prefix_at=[end for end, _ in points],
             messages=texts(exchange.messages),
             at_ns=begun,
             **self._recording.attributes(
+                of,
+                exchange.traceparent,
+                end_known=False if exchange.end_ns is None else None,
                 model=exchange.model,
                 cache_disabled=None if exchange.reads_cache else "by_request",
                 prompt_changed=self._answers.changed(conversation, exchange.messages),
@@ -92,7 +95,7 @@ class TrafficTurns:
 
     @staticmethod
     def _admit(turn: Turn, exchange: Exchange, cached: int, begun: int) -> None:
-        restored = () if exchange.timings is not None else exchange.usage.restored
+        restored = exchange.usage.restored
         brought = sum(tokens for _, tokens in restored)
         if not brought:
             turn.admitted(cached, at_ns=begun)
@@ -135,7 +138,7 @@ def _remember(memory: OrderedDict[str, _Ended], digest: str, left: _Ended) -> No
 
 def _counts(exchange: Exchange) -> tuple[int | None, int | None]:
     """Prompt tokens and cached ones; None where the response does not say, or says what cannot be."""
-    if exchange.timings is not None:
+    if exchange.timings is not None and exchange.timings.cache_n is not None:
         return exchange.timings.cache_n + exchange.timings.prompt_n, exchange.timings.cache_n
     prompt, cached = exchange.usage.prompt_tokens, exchange.usage.cached_tokens
     return prompt, cached if prompt is not None and cached is not None and cached <= prompt else None

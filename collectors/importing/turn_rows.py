@@ -5,6 +5,7 @@ was), the turn is complete: the rest was computed. What a row does not say stays
 """
 
 import csv
+import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
@@ -59,7 +60,7 @@ def import_turns(
         accounts.append(account)
         for number, row in _rows(path, account):
             try:
-                found.append(_turn(_named(row, mapping), path, number, started_ns))
+                found.append(_turn(_named(row, mapping), row, number, started_ns))
                 account.turns += 1
             except _BadRowError as error:
                 account.skip(str(error), number)
@@ -111,7 +112,7 @@ def _named(row: Mapping[str, Any], mapping: Mapping[str, str]) -> dict[str, Any]
     return told | {field: value for field, value in own.items() if value is not None}
 
 
-def _turn(row: dict[str, Any], path: Path, number: int, started_ns: int | None) -> dict[str, Any]:
+def _turn(row: dict[str, Any], whole: dict[str, Any], number: int, started_ns: int | None) -> dict[str, Any]:
     prompt = _count(row, "prompt_tokens")
     if prompt is None:
         raise _BadRowError("no prompt_tokens")
@@ -134,7 +135,7 @@ def _turn(row: dict[str, Any], path: Path, number: int, started_ns: int | None) 
     if (hit or 0) + (restored or 0) > prompt:
         raise _BadRowError("more tokens hit and restored than the prompt has")
     return {
-        "turn_id": str(row.get("turn_id", f"{path.stem}:{number}"))[:200],
+        "turn_id": _text(row, "turn_id") or f"row-{hashlib.sha256(repr(sorted(whole.items())).encode()).hexdigest()[:16]}",
         "conversation": _text(row, "conversation_id"),
         "at": at,
         "prompt": prompt,
@@ -157,9 +158,10 @@ def _tell(recording: Recording, row: dict[str, Any]) -> None:
         row["turn_id"],
         row["conversation"],
         prompt_tokens=row["prompt"],
-        traceparent=recording.ids.traceparent(f"{row['conversation']}\0{row['turn_id']}\0{at}"),
         at_ns=at,
-        **recording.attributes(**row["facts"]),
+        **recording.attributes(
+            f"{row['conversation']}\0{row['turn_id']}\0{at}", end_known=False if row["total"] is None else None, **row["facts"]
+        ),
     )
     if row["hit"] is not None:
         turn.admitted(row["hit"], offered_tokens=row["restored"], tier=row["tier"] if row["restored"] else None, at_ns=at)
@@ -185,25 +187,19 @@ def _number(row: Mapping[str, Any], name: str) -> float | None:
     if value is None:
         return None
     try:
-        number = float(value)
-    except (TypeError, ValueError):
+        number = float("nan") if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
         raise _BadRowError(f"{name} is no number") from None
-    if not isfinite(number) or not 0 <= number < 1e9:
+    if not isfinite(number) or not 0 <= number < 1 << 40:
         raise _BadRowError(f"{name} cannot be")
     return number
 
 
 def _count(row: Mapping[str, Any], name: str) -> int | None:
-    value = row.get(name)
-    if value is None:
-        return None
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise _BadRowError(f"{name} is no number") from None
-    if number != number or not 0 <= number < 1 << 40 or number != int(number):
+    number = _number(row, name)
+    if number is not None and number != int(number):
         raise _BadRowError(f"{name} is no count")
-    return int(number)
+    return None if number is None else int(number)
 
 
 def _text(row: Mapping[str, Any], name: str) -> str | None:

@@ -65,6 +65,20 @@ def test_into_a_running_collector_by_its_file_and_by_its_url() -> None:
         assert "which has 2 turns now" in run("turns", "t.csv", "--engine", "other", "--store", collector.http_url).stdout
 
 
+def test_a_file_that_is_named_twice_is_read_once(tmp_path: Path) -> None:
+    done = run("turns", "t.csv", tmp_path / "t.csv", "./t.csv", "--store", "s.duckdb")
+    assert done.stdout.count("Not read in") == 1
+    assert "which has 1 turn now" in done.stdout
+
+
+def test_a_collector_that_is_not_there_is_said_at_once() -> None:
+    done = run("turns", "t.csv", "--store", "http://127.0.0.1:9")
+    assert (done.exit_code, done.stderr) == (
+        1,
+        "Error: No collector answers at http://127.0.0.1:9. Start one: turnlens serve --store FILE.\n",
+    )
+
+
 def test_otlp_files(tmp_path: Path) -> None:
     scene = Scene()
     scene.serve("a-1", "a", 32, ["k0", "k1"], 0.0, publish=["k0", "k1"])

@@ -244,6 +244,10 @@ def test_health_and_metrics(client: Any, otlp: Any) -> None:
         "rejected": 1,
         "faults": 1,
         "requests_failed": 0,
+        "scrapes": 0,
+        "scrapes_failed": 0,
+        "lines": 0,
+        "lines_unread": 0,
         "queries": 0,
         "queue_requests": 0,
     }

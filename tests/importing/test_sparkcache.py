@@ -291,3 +291,72 @@ def test_absurd_counts_make_the_turn_incomplete_and_nothing_else(tmp_path: Path)
 def test_a_file_without_a_record_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="no record of SparkCache was found"):
         read(tmp_path, ["hello"])
+
+
+def test_a_request_that_is_under_way_is_told_when_it_has_ended(tmp_path: Path) -> None:
+    lines = [offer("q", 0.0), restored("q", 0.1, 0)]
+    store, account = read(tmp_path, lines)
+    assert sources(store) == []
+    assert account.notes == ["1 requests were under way where the log ends; they are not told."]
+    path = tmp_path / "vllm.log"
+    path.write_text("\n".join([*lines, attribution("q", 1.0, 1024, 256, 767, 1)]))
+    imported(lambda origin: import_sparkcache([path], origin), store)
+    assert sources(store) == [(256, 767, 1, True, [])]
+
+
+def test_a_request_without_an_account_is_told_when_nothing_more_came(tmp_path: Path) -> None:
+    store, _ = read(tmp_path, [offer("q", 0.0), attribution("w", 700.0, 100, 0, 0, 100)])
+    assert store.rows("select turn_id, status, complete from turns order by 1") == [
+        {"turn_id": "q", "status": "abort", "complete": False},
+        {"turn_id": "w", "status": "stop", "complete": True},
+    ]
+
+
+def test_an_id_that_comes_again_is_another_request(tmp_path: Path) -> None:
+    store, _ = read(tmp_path, [attribution("q", 1.0, 1000, 0, 0, 1000), attribution("q", 5_000.0, 2000, 0, 0, 2000)])
+    assert [tuple(row.values()) for row in store.rows("select request_id, prompt_tokens from turns order by start_ns")] == [
+        ("q", 1000),
+        ("q", 2000),
+    ]
+
+
+def test_lines_and_receipts_that_come_twice_count_once(tmp_path: Path) -> None:
+    lines = [
+        offer("q", 0.0),
+        restored("q", 0.1, 0),
+        attribution("q", 1.0, 1024, 256, 767, 1),
+        receipt("alone", 30.0, 1, 100, 0),
+    ]
+    store, _ = read(tmp_path, [*lines, *lines])
+    assert sources(store)[0] == (256, 767, 1, True, [])
+    assert len(sources(store)) == 2
+
+
+def test_two_receipts_of_one_id_are_two_turns(tmp_path: Path) -> None:
+    store, _ = read(tmp_path, [receipt("q", 0.0, 1, 100, 0), receipt("q", 50.0, 2, 200, 0)])
+    assert store.rows("select count(*) as n from turns") == [{"n": 2}]
+
+
+def test_ranks_that_only_commit_are_ranks(tmp_path: Path) -> None:
+    """Rank 0 has committed, and again; rank 1 something else: nothing is published."""
+    at = "2026-09-21 14:13:2{}.500 (Worker_TP{}) INFO"
+    line = "spark-context-cache: rank {} committed 4096 tokens digest={} manifest=m1 in 164.0 ms"
+    lines = [
+        f"{at.format(1, 0)} {line.format(0, 'aaaaaaaaaaaa')}",
+        f"{at.format(2, 0)} {line.format(0, 'aaaaaaaaaaaa')}",
+        f"{at.format(3, 1)} {line.format(1, 'bbbbbbbbbbbb')}",
+        attribution("q", 9.0, 100, 0, 0, 100),
+    ]
+    store, _ = read(tmp_path, lines)
+    assert store.rows("select count(*) as n from spans where name = 'snapshot.publish'") == [{"n": 0}]
+
+
+def test_a_repeated_offer_after_the_load_changes_nothing(tmp_path: Path) -> None:
+    lines = [
+        offer("q", 0.0),
+        restored("q", 0.3, 0),
+        offer("q", 0.5, repeated_offer=True),
+        attribution("q", 1.0, 1024, 256, 767, 1),
+    ]
+    store, _ = read(tmp_path, lines)
+    assert sources(store) == [(256, 767, 1, True, [])]

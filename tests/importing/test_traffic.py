@@ -362,7 +362,9 @@ def test_lines_that_are_no_exchanges_are_counted(tmp_path: Path) -> None:
         "a message that is no object": 1,
         "a request without a time": 1,
     }
-    assert [row["turn_id"] for row in store.rows("select turn_id from turns order by start_ns")] == ["r0", "traffic:9"]
+    found = [row["turn_id"] for row in store.rows("select turn_id from turns order by start_ns")]
+    assert found[0] == "r0"
+    assert found[1].startswith("request-")
     assert account.said[0] == f"{tmp_path / 'traffic.jsonl'}:1: a line that is not JSON"
 
 
@@ -386,3 +388,63 @@ def test_no_text_is_stored(tmp_path: Path) -> None:
     store, _ = read(tmp_path, [exchange(0, [SYSTEM, user("My secret is a bell.")], 100, 0, "Nobody shall know.")])
     (row,) = store.rows("select string_agg(s::varchar, ' ') as everything from spans as s")
     assert not any(words in row["everything"] for words in ("bicycle", "secret", "Nobody"))
+
+
+def test_examples_before_the_question_do_not_make_one_conversation(tmp_path: Path) -> None:
+    """Few-shot prompts: the same examples, another question; and two agents that are asked the same."""
+    shots = [
+        SYSTEM,
+        *(each for n in range(3) for each in (user(f"Example {n}: what is this part called?"), assistant(f"A part {n}."))),
+    ]
+    rows = [exchange(n, [*shots, user(f"Question {n}: and what is that one called?")], 300, 0) for n in range(3)]
+    other = {"role": "system", "content": "You write poems."}
+    same = user("Please look at everything in this folder and tell me what it is about.")
+    rows += [exchange(3, [SYSTEM, same], 100, 0), exchange(4, [other, same], 100, 0)]
+    store, _ = read(tmp_path, rows)
+    assert store.rows("select count(distinct conversation_id) as n from turns") == [{"n": 5}]
+    assert store.rows("select * from causes where cause like 'prefix_changed.%'") == []
+
+
+def test_several_answers_to_one_request(tmp_path: Path) -> None:
+    """n = 2: the count of tokens is of both, and nobody knows which one the next prompt repeats."""
+    first = [SYSTEM, user("Tell me all about derailleurs, please.")]
+    rows = [exchange(0, first, 100, 0, "One."), exchange(1, [*first, assistant("One."), user("Go on.")], 150, 104)]
+    rows[0]["response"]["choices"].append({"message": assistant("Two."), "finish_reason": "stop"})
+    store, _ = read(tmp_path, rows)
+    assert [
+        tuple(row.values())
+        for row in store.rows("select hit_tokens, recomputed_tokens, new_tokens from turns order by start_ns")
+    ] == [
+        (0, 0, 100),
+        (104, 0, 46),
+    ]
+
+
+def test_timings_of_an_older_server_do_not_say_what_was_cached(tmp_path: Path) -> None:
+    row = exchange(0, [SYSTEM, user("Hello.")], 1000, None)
+    row["response"]["timings"] = {"prompt_n": 40, "prompt_ms": 12.5}
+    store, _ = read(tmp_path, [row])
+    assert store.rows("select prompt_tokens, hit_tokens, complete from turns") == [
+        {"prompt_tokens": 1000, "hit_tokens": 0, "complete": False}
+    ]
+
+
+def test_an_end_that_nobody_wrote_down_is_not_known(tmp_path: Path) -> None:
+    row = exchange(0, [SYSTEM, user("Hello.")], 100, 0)
+    del row["end"], row["first_token"]
+    store, _ = read(tmp_path, [row])
+    assert store.rows("select ttft_seconds, total_seconds, complete from turns") == [
+        {"ttft_seconds": None, "total_seconds": None, "complete": True}
+    ]
+
+
+def test_turns_of_one_trace_read_alone_and_together(tmp_path: Path) -> None:
+    first = [SYSTEM, user("A flat tyre.")]
+    rows = [exchange(0, first, 100, 0), exchange(1, [*first, assistant("Done."), user("And the brake?")], 140, 109)]
+    for row in rows:
+        row["traceparent"] = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    one, both = write(tmp_path / "one.jsonl", rows[1:]), write(tmp_path / "both.jsonl", rows)
+    store = MemoryStore()
+    imported(lambda origin: import_traffic([one], origin), store)
+    imported(lambda origin: import_traffic([both], origin), store)
+    assert store.rows("select turn_id from turns order by 1") == [{"turn_id": "r0"}, {"turn_id": "r1"}]

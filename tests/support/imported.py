@@ -38,7 +38,12 @@ class Kept(SpanExporter):
 def imported(read: Callable[[Origin], list[Account]], store: MemoryStore | None = None) -> tuple[MemoryStore, list[Account]]:
     """What a reader makes, in a store, and its accounts."""
     kept = Kept()
-    accounts = read(Origin("test", kept))
     store = store or MemoryStore()
+
+    def started_ns(instance: str) -> int | None:
+        rows = store.rows("select min(recorder_started_ns) as at_ns from resources where instance_id = ?", [instance])
+        return int(rows[0]["at_ns"]) if rows[0]["at_ns"] is not None else None
+
+    accounts = read(Origin("test", kept, started_ns=started_ns))
     store.add(kept.spans)
     return store, accounts
