@@ -15,6 +15,7 @@ from turnlens.tracing.messages import without_times
 
 _REMEMBERED = 200_000
 _POINTS = 24
+_ID_BLOCK = 64
 _INSTRUCTIONS = ("tools", "system", "developer")
 # Text that nobody writes twice by chance [characters].
 _TELLING = 40
@@ -56,6 +57,18 @@ class Ends:
         if digests and prompt_tokens > 0:
             found[prompt_tokens] = key_of("prompt", digests[-1])
         return [(found[end], end) for end in sorted(found)]
+
+
+def id_points(token_ids: Sequence[int]) -> list[tuple[int, str]]:
+    """Reuse points (end, key) of a prompt given as token ids: after every 64th, each key of all ids up to there (SHA-256, 128
+    bits)."""
+    found: list[tuple[int, str]] = []
+    so_far = b""
+    for end in range(_ID_BLOCK, len(token_ids) + 1, _ID_BLOCK):
+        block = ",".join(map(str, token_ids[end - _ID_BLOCK : end])).encode()
+        so_far = hashlib.sha256(so_far + hashlib.sha256(block).digest()).digest()
+        found.append((end, so_far[:16].hex()))
+    return found
 
 
 def thinned(points: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:

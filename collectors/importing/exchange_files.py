@@ -17,6 +17,7 @@ from turnlens.collectors.importing.exchanges import (
     answer_of,
     messages_of,
     timings_of,
+    token_ids_of,
     usage_of,
 )
 from turnlens.collectors.importing.lines import MAX_RECORD_BYTES, Account, read_lines
@@ -69,14 +70,15 @@ def read_exchanges(path: Path, account: Account) -> Iterator[Exchange]:
             account.skip("a value that cannot be", number)
 
 
-def exchange_of(record: dict[str, Any], name: str) -> Exchange:
-    """A record as an exchange; ``name`` where it brings no id. Raises NotAnExchangeError."""
+def exchange_of(record: dict[str, Any], name: str, *, needs_messages: bool = True) -> Exchange:
+    """A record as an exchange; ``name`` where it brings no id. Without ``needs_messages`` it may not say what was asked. Raises
+    NotAnExchangeError."""
     request = objects(_of(record, "request"))
     if request is None:
         raise NotAnExchangeError("no request")
     response = whole_response(_of(record, "response"))
     native = objects(response.get("meta_info")) or {}
-    messages = messages_of(request)
+    messages = messages_of(request) if needs_messages or request.keys() & {"messages", "prompt", "text"} else ()
     start = wall_ns(_of(record, "start"))
     headers = {str(key).lower(): value for key, value in (objects(record.get("headers")) or {}).items()}
     first = wall_ns(_of(record, "first_token"))
@@ -102,6 +104,8 @@ def exchange_of(record: dict[str, Any], name: str) -> Exchange:
         status=_status(_of(record, "status"), response),
         reads_cache=request.get("cache_prompt") is not False and request.get("prompt_logprobs") is None,
         traceparent=_text(_of(record, "traceparent") or headers.get("traceparent")),
+        token_ids=token_ids_of(request, "input_ids", "prompt"),
+        answer_ids=token_ids_of(response, "output_ids"),
     )
 
 
@@ -132,6 +136,9 @@ def _status(code: object, response: dict[str, Any]) -> str:
         return "abort"
     if "error" in response:
         return "error"
+    native = objects((objects(response.get("meta_info")) or {}).get("finish_reason"))
+    if native is not None:  # SGLang's own
+        return "abort" if native.get("type") == "abort" else _FINISHED.get(str(native.get("type")), "stop")
     choice = next(iter(map(objects, items(response.get("choices"))[:1])), None) or {}
     reason = choice.get("finish_reason") or response.get("stop_reason")
     return _FINISHED.get(reason, "stop") if isinstance(reason, str) else "stop"

@@ -63,6 +63,8 @@ class Exchange:
     status: str
     reads_cache: bool
     traceparent: str | None = None
+    token_ids: tuple[int, ...] | None = None  # of the prompt, where it was given so
+    answer_ids: tuple[int, ...] | None = None
 
 
 class NotAnExchangeError(ValueError):
@@ -92,6 +94,15 @@ def messages_of(request: dict[str, Any]) -> tuple[Said, ...]:
     if not any(said.role not in ("tools", "system") for said in found):
         raise NotAnExchangeError("no messages, prompt or input")
     return tuple(found)
+
+
+def token_ids_of(body: dict[str, Any], *names: str) -> tuple[int, ...] | None:
+    """A prompt or an answer that is a list of token ids, by one of these names."""
+    for name in names:
+        given = items(body.get(name))
+        if given and all(type(each) is int and each >= 0 for each in given):
+            return tuple(given)
+    return None
 
 
 def answer_of(response: dict[str, Any]) -> Said | None:
@@ -129,7 +140,8 @@ def _text(content: object) -> str:
     """Content as text: of blocks their texts, what is no text as it is written in JSON."""
     if isinstance(content, str):
         return content
-    if blocks := items(content):
+    blocks = items(content)
+    if blocks and all(isinstance(block, str | dict) for block in blocks):
         return "".join(map(_block, blocks))
     return "" if content is None or content == [] else _plain(content)
 

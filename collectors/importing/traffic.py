@@ -7,13 +7,13 @@ before it is asked for again.
 """
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from turnlens.collectors.importing.answers import Answers
-from turnlens.collectors.importing.chains import Conversations, Ends, chain_digests, key_of, thinned
+from turnlens.collectors.importing.chains import Conversations, Ends, chain_digests, id_points, key_of, thinned
 from turnlens.collectors.importing.errors import SourceError
 from turnlens.collectors.importing.exchange_files import read_exchanges
 from turnlens.collectors.importing.exchanges import Exchange, texts
@@ -61,7 +61,7 @@ class TrafficTurns:
         if prompt is not None and cached is not None:
             self._say_output_not_cached(exchange, cached, begun)
             self._admit(turn, exchange, cached, begun)
-            if exchange.status in ("stop", "length"):
+            if exchange.status in ("stop", "length") or first is not None or (exchange.usage.output_tokens or 0) > 0:
                 self._timeline.add(first or end, partial(turn.computed, cached, prompt, at_ns=first or end))
                 if first is not None:
                     self._timeline.add(first, partial(turn.first_token, at_ns=first))
@@ -72,8 +72,7 @@ class TrafficTurns:
         self._timeline.run()
 
     def _begin(self, exchange: Exchange, conversation: str, prompt: int | None, begun: int) -> Turn:
-        known = self._ends.points(chain_digests(exchange.messages), prompt or 0)
-        points = thinned([(end, key) for key, end in known])
+        points = self._points(exchange, prompt)
         of = f"{exchange.request_id}\0{begun}"
         return self._recorder.turn(
             exchange.request_id,
@@ -89,9 +88,17 @@ class TrafficTurns:
                 end_known=False if exchange.end_ns is None else None,
                 model=exchange.model,
                 cache_disabled=None if exchange.reads_cache else "by_request",
+                prefix_basis=None if exchange.messages or exchange.token_ids else "none",
                 prompt_changed=self._answers.changed(conversation, exchange.messages),
             ),
         )
+
+    def _points(self, exchange: Exchange, prompt: int | None) -> list[tuple[int, str]]:
+        """Where the prompt can be told from others: after every so many token ids, else after messages."""
+        if exchange.token_ids is not None and len(exchange.token_ids) == prompt:
+            return id_points(exchange.token_ids)
+        known = self._ends.points(chain_digests(exchange.messages), prompt or 0)
+        return thinned([(end, key) for key, end in known])
 
     @staticmethod
     def _admit(turn: Turn, exchange: Exchange, cached: int, begun: int) -> None:
@@ -117,7 +124,11 @@ class TrafficTurns:
 
     def _end(self, exchange: Exchange, conversation: str, turn: Turn, prompt: int | None, end: int) -> None:
         output = exchange.usage.output_tokens
-        if prompt is not None and exchange.status in ("stop", "length"):
+        if prompt is not None and exchange.token_ids and exchange.answer_ids and len(exchange.token_ids) == prompt:
+            points = id_points((*exchange.token_ids, *exchange.answer_ids[:-1]))
+            if points and points[-1][0] > prompt:
+                self._recorder.publish(points[-1][1], points[-1][0], turn=turn, slots=0, at_ns=end)
+        elif prompt is not None and exchange.messages and exchange.status in ("stop", "length"):
             digest = chain_digests(exchange.messages)[-1]
             self._ends.note("prompt", digest, prompt)
             if exchange.answer is not None and output is not None and output > 1:
@@ -144,14 +155,21 @@ def _counts(exchange: Exchange) -> tuple[int | None, int | None]:
     return prompt, cached if prompt is not None and cached is not None and cached <= prompt else None
 
 
-def import_traffic(paths: Sequence[Path], origin: Origin, unit_tokens: int = 1) -> list[Account]:
-    """Read files of requests and responses. Returns their accounts. Raises SourceError and OSError."""
+def import_traffic(
+    paths: Sequence[Path],
+    origin: Origin,
+    unit_tokens: int = 1,
+    kind: str = KIND,
+    read: Callable[[Path, Account], Iterator[Exchange]] = read_exchanges,
+) -> list[Account]:
+    """Read files of requests and responses, as lines of another form where ``read`` reads them. Returns their accounts. Raises
+    SourceError and OSError."""
     accounts: list[Account] = []
     exchanges: list[Exchange] = []
     for path in paths:
         account = Account(str(path))
         accounts.append(account)
-        for exchange in read_exchanges(path, account):
+        for exchange in read(path, account):
             if exchange.start_ns is None:
                 account.skip("a request without a time")
             else:
@@ -163,7 +181,7 @@ def import_traffic(paths: Sequence[Path], origin: Origin, unit_tokens: int = 1) 
     exchanges.sort(key=lambda exchange: (exchange.start_ns or 0, exchange.request_id))
     first = exchanges[0]
     # A request is the same in whatever file, beside whatever others.
-    recording = Recording(origin, KIND, "", first.start_ns or 0, {"unit_tokens": unit_tokens})
+    recording = Recording(origin, kind, "", first.start_ns or 0, {"unit_tokens": unit_tokens})
     turns = TrafficTurns(recording, unit_tokens)
     for exchange in exchanges:
         turns.take(exchange)

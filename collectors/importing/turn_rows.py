@@ -160,7 +160,11 @@ def _tell(recording: Recording, row: dict[str, Any]) -> None:
         prompt_tokens=row["prompt"],
         at_ns=at,
         **recording.attributes(
-            f"{row['conversation']}\0{row['turn_id']}\0{at}", end_known=False if row["total"] is None else None, **row["facts"]
+            f"{row['conversation']}\0{row['turn_id']}\0{at}",
+            end_known=False if row["total"] is None else None,
+            # Without a conversation nothing says what had been seen before.
+            prefix_basis="none" if row["conversation"] is None else None,
+            **row["facts"],
         ),
     )
     if row["hit"] is not None:
