@@ -1,4 +1,5 @@
-"""The verbs that check the tool itself: ``health``, and ``agreement`` of the engine's own counters with the events.
+"""The verbs that check: ``health`` of the tool itself, ``agreement`` of the engine's own counters with the events, and what
+``counters`` alone say.
 
 Nothing is computed here but words: every figure is a column of the macros.
 """
@@ -17,6 +18,11 @@ _LEVELS = (("bad", "bad", "bad"), ("warn", "warning", "warnings"), ("ok", "ok", 
 _NO_COUNTERS = (
     "Neither samples of the engine's counters (vllm:*, as OTLP metrics) nor usage fields of its turns lie in that range: "
     "there is nothing to compare the events with."
+)
+_COUNTED = "A tier had these prefixes, and they were not brought back. Counters do not say which turns that concerns."
+_NOTHING_COUNTED = (
+    "No counter in that range says that a tier had a prefix which was not brought back (SGLang's sglang:storage_prefetch_*, "
+    "LMCache's lmcache:num_*; `turnlens serve --scrape` reads them)."
 )
 
 
@@ -40,6 +46,29 @@ def health(over: Range, fail_if_bad: bool, store: str | None, form: str) -> None
         output.emit(rows, found.column_names, form)
     if fail_if_bad and any(row["level"] == "bad" for row in rows):
         click.get_current_context().exit(EXIT_BAD)
+
+
+@click.command()
+@STORE
+@FORMAT
+@failing
+@over_range
+def counters(over: Range, store: str | None, form: str) -> None:
+    """Say what counters alone tell of prefixes that a tier had and that were not brought back, and why."""
+    opened = connect(store)
+    try:
+        table = frames.ask(opened, "tier_counters", over)
+    finally:
+        opened.close()
+    rows: list[Row] = table.to_pylist()
+    if form != "table":
+        output.emit(rows, table.column_names, form)
+        return
+    click.echo(_COUNTED if rows else _NOTHING_COUNTED)
+    if rows:
+        shown = ("engine", "replica", "counter", "reason", "tokens", "cause", "confirmed")
+        click.echo()
+        output.emit(rows, [name for name in shown if any(row[name] is not None for row in rows)], form)
 
 
 @click.command()

@@ -237,6 +237,7 @@ _VERBS = (
     comparisons.compare,
     checking.health,
     checking.agreement,
+    checking.counters,
     simulating.whatif,
     simulating.demo,
     simulating.replay,

@@ -141,7 +141,7 @@ GROUPS = {
     ),
     "What a snapshot costs": "snapshot_cost decode_beside_publishes",
     "Two sides beside each other": "compare compare_figures compare_choices",
-    "Whether the engine's own counters agree": "agreement",
+    "The engines' own counters: whether they agree, what they say of tiers": "agreement tier_counters",
     "Whether the tool itself is well": (
         "health untold_spans ingest_lag dropped_records incomplete_turns unfinished_turns quiet_engines clock_skew odd_spans "
         "verdict_disagreements"

@@ -32,6 +32,7 @@ from turnlens.queries.whatif import WhatIf
 Row = dict[str, Any]
 # Answers that gauges alone can give.
 _OF_GAUGES = {"bounds_in", "occupancy_in"}
+_OF_COUNTERS = {"tier_counters"}
 EVERYTHING = Range()
 _OUTCOME: dict[str, pa.DataType] = {
     "policy": pa.string(),
@@ -70,7 +71,10 @@ def ask_all(store: Store, names: Sequence[str], over: Range | None = None, /, **
     if over is not None:
         if not any(_ranges(item) for item in items):
             raise QueryError(f"{' and '.join(names)} is not about a range.")
-        (ranges.check_gauges if set(names) & _OF_GAUGES else ranges.check)(store, over)
+        if set(names) <= _OF_COUNTERS:
+            ranges.check_counters(store, over)
+        else:
+            (ranges.check_gauges if set(names) & _OF_GAUGES else ranges.check)(store, over)
     called = [(item.name, _call(item, over or EVERYTHING, arguments)) for item in items]
     return {name: store.query(sql, parameters) for name, (sql, parameters) in called}
 

@@ -61,15 +61,20 @@ def check_gauges(store: Store, over: Range) -> None:
         check(store, over)
 
 
+def check_counters(store: Store, over: Range) -> None:
+    """Of counters nothing need lie in a range. Raises QueryError for an engine that nobody named, and an unknown run."""
+    if over.run is not None:
+        check(store, Range(run=over.run))
+    rows: list[dict[str, Any]] = store.query("select distinct engine from resources where engine is not null").to_pylist()
+    _known(store, "engine", over.engine, sorted(row["engine"] for row in rows))
+
+
 def check(store: Store, over: Range) -> int:
     """How many turns lie in a range. Raises QueryError, with what there is, for an unknown engine or run and an empty range."""
     facts: dict[str, Any] = store.query("from range_facts(?, ?, ?, ?)", over.parameters).to_pylist()[0]
     known: list[str]
     for name, value, known in (("engine", over.engine, facts["engines"]), ("run", over.run, facts["runs"])):
-        if value is not None and value not in known:
-            near = get_close_matches(value, known, 5) or known[:10]
-            there = f"There are: {', '.join(near)}." if near else "There is none."
-            raise QueryError(f"There is no {name} {value!r} in {store.where}. {there}")
+        _known(store, name, value, known)
     if facts["first_ns"] is None:
         raise QueryError(f"{store.where} holds no turns yet.")
     if not facts["turns"]:
@@ -77,6 +82,13 @@ def check(store: Store, over: Range) -> int:
             f"No turn lies in that range. {store.where} has turns from {said(facts['first_ns'])} to {said(facts['last_ns'])}."
         )
     return int(facts["turns"])
+
+
+def _known(store: Store, name: str, value: str | None, known: list[str]) -> None:
+    if value is not None and value not in known:
+        near = get_close_matches(value, known, 5) or known[:10]
+        there = f"There are: {', '.join(near)}." if near else "There is none."
+        raise QueryError(f"There is no {name} {value!r} in {store.where}. {there}")
 
 
 def _ns(text: str) -> int:

@@ -19,7 +19,8 @@ grown as (
     sum(increase)::bigint as counted,
     count(*) filter (is_reset) as resets
   from _counter_increases
-  where (the_engine is null or engine = the_engine)
+  where starts_with(counter, 'vllm:')
+    and (the_engine is null or engine = the_engine)
     and (since is null or from_ns >= since)
     and (until is null or to_ns <= until)
     and (

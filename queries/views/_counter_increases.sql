@@ -1,4 +1,4 @@
--- One row a sample of one of vLLM's counters: by how much it grew since the sample before. A cumulative value that falls began anew, and
+-- One row a sample of one of an engine's counters (vLLM's, SGLang's, LMCache's) that say something of its cache: by how much it grew since the sample before. A cumulative value that falls began anew, and
 -- one that says so: what it has was counted since. The first sample of a counter is where the counting starts, unless it says since
 -- when it counts. The sender's resource names the engine (turnlens.engine, and turnlens.replica where there are several); one that
 -- names none is about the store's only engine.
@@ -9,6 +9,7 @@
 --   engine VARCHAR -- which server
 --   replica VARCHAR -- which copy of it; null where the counter is about all
 --   counter VARCHAR -- its name without _total, and its source in braces where it has one
+--   reason VARCHAR -- its label of that name: why, in the engine's own word
 --   from_ns BIGINT -- the sample before [ns]
 --   to_ns BIGINT -- this sample [ns]
 --   increase DOUBLE -- counted between the two [tokens or requests]
@@ -21,6 +22,7 @@ with points as (
     p.resource_id,
     regexp_replace(p.name, '_total$', '')
       || coalesce('{' || json_extract_string(p.attributes, '$.source') || '}', '') as counter,
+    json_extract_string(p.attributes, '$.reason') as reason,
     p.attributes,
     p.time_ns,
     p.start_ns,
@@ -40,7 +42,12 @@ with points as (
       'vllm:prompt_tokens',
       'vllm:prompt_tokens_by_source',
       'vllm:prompt_tokens_cached',
-      'vllm:request_success'
+      'vllm:request_success',
+      'sglang:storage_prefetch_unfulfilled_tokens',
+      'sglang:storage_prefetch_deferred_tokens',
+      'lmcache:num_lookup_hits',
+      'lmcache:num_hit_tokens',
+      'lmcache:num_vllm_hit_tokens'
     )
     and coalesce(json_extract_string(p.attributes, '$.finished_reason') not in ('abort', 'error'), true)
   window series as (partition by p.resource_id, p.name, p.attributes order by p.time_ns)
@@ -60,6 +67,7 @@ select
   coalesce(points.engine, single.engine) as engine,
   points.replica,
   points.counter,
+  points.reason,
   coalesce(points.before_ns, points.start_ns) as from_ns,
   points.time_ns as to_ns,
   case

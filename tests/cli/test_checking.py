@@ -1,4 +1,4 @@
-"""``turnlens health`` and ``turnlens agreement`` as a user runs them: whole output."""
+"""``turnlens health``, ``agreement`` and ``counters`` as a user runs them: whole output."""
 
 import csv
 import io
@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 from memory_store import MemoryStore, Scene
 from scenes import cold, incomplete
-from vllm_counters import add_differences
+from vllm_counters import add_differences, add_samples
 
 from turnlens.dashboard import checking
 
@@ -129,3 +129,21 @@ def test_what_cannot_be_meant_is_refused(unwell: str, arguments: list[str], said
         assert (done.exit_code, said in done.output) == (2, True), done.output
     done = run(checking.agreement, "--store", unwell, "--until", "2020-01-01")
     assert (done.exit_code, "No turn lies in that range." in done.output) == (2, True)
+
+
+def test_counters_of_an_engine_that_sends_nothing_else(tmp_path: Path) -> None:
+    """SGLang's metrics, scraped twice."""
+    path = tmp_path / "counted.duckdb"
+    store = MemoryStore(str(path))
+    counter = "sglang:storage_prefetch_unfulfilled_tokens"
+    names = (f"{counter}{{reason=host_capacity}}", f"{counter}{{reason=below_threshold}}")
+    add_samples(store, [(0, dict.fromkeys(names, 0)), (5, dict(zip(names, (13_459, 240), strict=True)))], engine="sglang")
+    store.close()
+    done = run(checking.counters, "--store", str(path))
+    assert (done.exit_code, done.output) == (0, (GOLDEN / "counters.txt").read_text())
+    (row, _) = json.loads(run(checking.counters, "--store", str(path), "--format", "json").output)
+    assert (row["engine"], row["tokens"], row["cause"]) == ("sglang", 13_459, "restore_skipped.oversize")
+    done = run(checking.counters, "--store", str(path), "--until", "2020-01-01")
+    assert (done.exit_code, done.output[:32]) == (0, "No counter in that range says th")
+    done = run(checking.counters, "--store", str(path), "--engine", "sgland")
+    assert (done.exit_code, "There are: sglang." in done.output) == (2, True)

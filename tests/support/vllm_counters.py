@@ -29,14 +29,16 @@ COUNTERS = (
 def add_samples(
     store: MemoryStore, samples: Samples, engine: str | None = "vllm", replica: str | None = None, start: float | None = None
 ) -> None:
-    """Put scrapes into a store as a collector does: cumulative sums with the labels that vLLM gives them."""
+    """Put scrapes into a store as a collector does: cumulative sums with the labels that vLLM gives them. In braces stands
+    a source, or another label and its value."""
     named = {"turnlens.engine": engine, "turnlens.replica": replica, "service.name": "scraper"}
     attributes = [{"key": key, "value": {"stringValue": value}} for key, value in named.items() if value is not None]
     metrics: list[dict[str, Any]] = []
     for at, values in samples:
         for counter, value in values.items():
             name, _, source = counter.rstrip("}").partition("{")
-            labels = {"model_name": "tiny", "engine": "0"} | ({"source": source} if source else {})
+            label, _, value_of = source.rpartition("=")
+            labels = {"model_name": "tiny", "engine": "0"} | ({label or "source": value_of} if source else {})
             point: dict[str, Any] = {
                 "timeUnixNano": str(Scene.at(at)),
                 "asDouble": value,
