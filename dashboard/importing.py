@@ -9,15 +9,16 @@ from typing import Any
 import click
 
 from turnlens.collectors.importing.errors import SourceError
-from turnlens.collectors.importing.exchange_files import wall_ns
+from turnlens.collectors.importing.flare import import_flare
 from turnlens.collectors.importing.lines import Account
 from turnlens.collectors.importing.llama_files import import_llama
 from turnlens.collectors.importing.lmcache import import_vllm
 from turnlens.collectors.importing.otlp_files import import_otlp
 from turnlens.collectors.importing.recording import Origin
 from turnlens.collectors.importing.sglang import read_sglang
-from turnlens.collectors.importing.sink import collecting, exporter
+from turnlens.collectors.importing.sink import collecting, exporter, metrics_to
 from turnlens.collectors.importing.sparkcache import import_sparkcache
+from turnlens.collectors.importing.times import wall_ns
 from turnlens.collectors.importing.traffic import import_traffic
 from turnlens.collectors.importing.turn_rows import FIELDS, import_turns
 from turnlens.dashboard import output
@@ -77,6 +78,30 @@ def llama(files: Sequence[Path], responses: Sequence[Path], started: str | None,
     Start the server with -lv 4: below that level the log does not say how far a prompt matched."""
     started_ns = _time(started)
     _import(lambda origin: import_llama(files, origin, responses, started_ns), **given)
+
+
+@_kind("flare")
+@click.option("--started", help="When the last start of a file was. [default: by the file's own time]")
+def flare(
+    files: Sequence[Path],
+    started: str | None,
+    engine: str,
+    replica: str,
+    run: str | None,
+    model: str | None,
+    store: str | None,
+    form: str,
+) -> None:
+    """Flare's start-up lines: slots, KV tokens and what limited them.
+
+    Its metrics are read by serve --scrape, its turns as traffic."""
+    where, token = _store(store)
+    started_ns = _time(started)
+    with _readable(), collecting(where) as url:
+        accounts = import_flare(
+            files, Origin(engine, exporter(url, token), replica, run, model, _started(url)), metrics_to(url, token), started_ns
+        )
+    _print(accounts, counted(sum(account.turns for account in accounts), "engine start"), where, form)
 
 
 @_kind("traffic")

@@ -143,8 +143,11 @@ def _who(bounds: Row) -> str:
     run = f", run {bounds['runs']}" if bounds["runs"] else ""
     had = [counted(bounds["total_slots"], "slot")] if bounds["total_slots"] is not None else []
     had += [counted(bounds["pool_tokens"], "KV token")] if bounds["pool_tokens"] is not None else []
-    derived = " (derived from its gauges: free and taken at most)" if bounds["gauges_only"] and had else ""
-    return f"{engine}{run}: {', '.join(had) or 'neither slots nor a pool of tokens are known'}{derived}"
+    derived = {"gauges": " (derived from its gauges: free and taken at most)", "log": " (as its log says)"}.get(
+        bounds["told_by"], ""
+    )
+    limited = f", limited by {bounds['limited_by']}" if bounds["limited_by"] else ""
+    return f"{engine}{run}: {', '.join(had) or 'neither slots nor a pool of tokens are known'}{limited}{derived}"
 
 
 def _verdict(bounds: Row) -> str:

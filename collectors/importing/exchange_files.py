@@ -7,7 +7,6 @@ known beside them. Every name of ``_ALIASES`` is read. Times are ISO 8601, or se
 import hashlib
 import json
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from turnlens.collectors.importing.exchanges import (
 from turnlens.collectors.importing.lines import MAX_RECORD_BYTES, Account, read_lines
 from turnlens.collectors.importing.shapes import items, objects
 from turnlens.collectors.importing.streams import whole_response
+from turnlens.collectors.importing.times import wall_ns
 
 _ALIASES = {
     "start": ("start", "start_time", "started", "started_at", "t0", "timestamp", "time", "ts"),
@@ -152,21 +152,3 @@ def _seconds_ns(value: object) -> int | None:
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e7:
         return round(value * 1e9)
     return None
-
-
-def wall_ns(value: object) -> int | None:
-    """A time as wall ns: ISO 8601 (UTC where it names no zone), or a number since 1970, of which the size says the unit. None
-    for what is no time between 1971 and 2116."""
-    if isinstance(value, str):
-        try:
-            moment = datetime.fromisoformat(value)
-        except ValueError:
-            return None
-        at = round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1e6) * 1_000
-    elif isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1 << 62:
-        unit = next((unit for unit, most in ((10**9, 5e9), (10**6, 5e12), (10**3, 5e15)) if value < most), 1)
-        # A float has microseconds at most.
-        at = round(value * unit / 1_000) * 1_000 if isinstance(value, float) else value * unit
-    else:
-        return None
-    return at if 31_536_000 * 10**9 < at < 1 << 62 else None

@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from turnlens.collectors.importing.errors import SourceError
-from turnlens.collectors.importing.exchange_files import wall_ns
 from turnlens.collectors.importing.lines import Account, read_lines
 from turnlens.collectors.importing.recording import Origin, Recording
+from turnlens.collectors.importing.times import time_of
 from turnlens.tracing import Turn
 
 KIND = "vllm"
@@ -27,8 +27,6 @@ _ASKED = re.compile(
 _MOVED = re.compile(rf"{_FRONT}\[req_id=(\S{{1,200}})\] (Stored|Retrieved) {_N} out of (?:total )?{_N}\b.*")
 _REQUEST = re.compile(rf"{_FRONT}\b(Received|Finished|Aborted) request (\S{{1,200}}?)[:.,]?(?: .*)?")
 _HASH = re.compile(rf"{_FRONT}\bInitialized NONE_HASH=(\S{{1,200}})(?: .*)?")
-_ISO = re.compile(r"(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,6})?)")
-_VLLM = re.compile(r"\b(?:DEBUG|INFO|WARNING|ERROR) (\d\d)-(\d\d) (\d\d:\d\d:\d\d)\b")
 _REQUESTS = 65_536
 
 
@@ -147,7 +145,7 @@ def import_vllm(paths: Sequence[Path], origin: Origin) -> list[Account]:
         clock = 0
         for number, line in read_lines(path, account):
             if any(pattern.fullmatch(line) for pattern in (_ASKED, _MOVED, _REQUEST, _HASH)):
-                clock = max(clock, _time_of(line, year) or clock)
+                clock = max(clock, time_of(line, year) or clock)
                 lines.append((clock, index, number, line))
     if not any(_ASKED.fullmatch(line) for _, _, _, line in lines):
         names = ", ".join(str(path) for path in paths)
@@ -163,12 +161,3 @@ def import_vllm(paths: Sequence[Path], origin: Origin) -> list[Account]:
     if not recording.close():
         raise SourceError("Not everything could be stored. Import it again: nothing is stored twice.")
     return accounts
-
-
-def _time_of(line: str, year: int) -> int | None:
-    head = line[:200]
-    if (found := _ISO.search(head)) is not None:
-        return wall_ns(found[1].replace(",", "."))
-    if (found := _VLLM.search(head)) is not None:
-        return wall_ns(f"{year}-{found[1]}-{found[2]}T{found[3]}")
-    return None

@@ -15,10 +15,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from turnlens.collectors.importing.exchange_files import exchange_of, wall_ns
+from turnlens.collectors.importing.exchange_files import exchange_of
 from turnlens.collectors.importing.exchanges import Exchange, NotAnExchangeError
 from turnlens.collectors.importing.lines import MAX_RECORD_BYTES, Account, read_lines
 from turnlens.collectors.importing.shapes import items, objects, whole
+from turnlens.collectors.importing.times import wall_ns
 
 _FINISH = re.compile(
     r"(?:\[(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)[^\]]{0,80}\] )?Finish: obj=.*, out=\{.*'meta_info': (\{.*\})\}\s*"

@@ -1,6 +1,6 @@
 """Where spans that are read go: to the collector that has the store open, or to one that is started for it here."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from turnlens.collectors.settings import Settings
 from turnlens.queries.store import serving
 
 _HEALTH_SECONDS = 5.0
+_SEND_SECONDS = 60.0
 
 
 class Counting(OTLPSpanExporter):
@@ -45,3 +46,18 @@ def collecting(store: str) -> Generator[str]:
 def exporter(url: str, token: str | None = None) -> Counting:
     """An exporter to a collector."""
     return Counting(endpoint=f"{url}/v1/traces", headers={"authorization": f"Bearer {token}"} if token else None)
+
+
+def metrics_to(url: str, token: str | None = None) -> Callable[[bytes], None]:
+    """What sends OTLP requests of metrics to a collector. Raises CollectorError where it does not take one."""
+    headers = {"content-type": "application/x-protobuf"} | ({"authorization": f"Bearer {token}"} if token else {})
+
+    def send(body: bytes) -> None:
+        try:
+            requests.post(f"{url}/v1/metrics", data=body, headers=headers, timeout=_SEND_SECONDS).raise_for_status()
+        except requests.RequestException as error:
+            raise CollectorError(
+                f"The collector at {url} did not take it: {error}. Import again: nothing is stored twice."
+            ) from error
+
+    return send

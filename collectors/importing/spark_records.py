@@ -11,9 +11,9 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from turnlens.collectors.importing.exchange_files import wall_ns
 from turnlens.collectors.importing.exchanges import usage_of
 from turnlens.collectors.importing.shapes import objects, whole
+from turnlens.collectors.importing.times import time_of, wall_ns
 
 REUSE, TIMING, SOAK = "sparkcache-reuse-trace/v1", "sparkcache-restore-timing/v1", "sparkring-conversation-soak/v1"
 _RECORD = re.compile(r'[^{}"\']{0,200}?\bspark-context-cache-(?:reuse|restore-timing): ?(\{.*)')
@@ -22,7 +22,6 @@ _COMMITTED = re.compile(
     r"manifest=\S{1,200} in (\d{1,9}(?:\.\d{1,6})?) ms\s*"
 )
 _SKIPPED = re.compile(r"[^{}\"']{0,200}?\bspark-context-cache: store skipped while saver (busy) digest=([0-9a-fA-F]{6,64})\s*")
-_TIME = re.compile(r"(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,6})?)")
 _PHASES = ("queue_wait_ms", "service_ms", "end_to_end_ms")
 
 
@@ -96,7 +95,7 @@ def reuse_of(line: str) -> Reuse | str | None:
     if not isinstance(time_ns, int) or isinstance(time_ns, bool) or not 0 <= time_ns < 1 << 62:
         if event != "restore_timing":
             return "a record without a time"
-        time_ns = _time_of(line) or 0
+        time_ns = time_of(line) or 0
     return Reuse(event, request_id[:200], time_ns, whole(record.get("rank")), record)
 
 
@@ -104,9 +103,9 @@ def commit_of(line: str) -> Commit | None:
     """The commit of a line, or that it was skipped."""
     if (found := _COMMITTED.fullmatch(line)) is not None:
         rank, tokens, digest, took = found.groups()
-        return Commit(digest, int(rank), int(tokens), "committed", round(float(took) * 1e6), _time_of(line))
+        return Commit(digest, int(rank), int(tokens), "committed", round(float(took) * 1e6), time_of(line))
     if (found := _SKIPPED.fullmatch(line)) is not None:
-        return Commit(found[2], None, 0, found[1], 0, _time_of(line))
+        return Commit(found[2], None, 0, found[1], 0, time_of(line))
     return None
 
 
@@ -143,11 +142,6 @@ def _ns(seconds: object) -> int | None:
     if isinstance(seconds, int | float) and not isinstance(seconds, bool) and 0 <= seconds < 1e7:
         return round(seconds * 1e9)
     return None
-
-
-def _time_of(line: str) -> int | None:
-    found = _TIME.search(line[:200])
-    return None if found is None else wall_ns(found[1].replace(",", "."))
 
 
 # -- which request is which ---------------------------------------------------------------------------------------------------

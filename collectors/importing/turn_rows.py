@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from turnlens.collectors.importing.errors import SourceError
-from turnlens.collectors.importing.exchange_files import wall_ns
 from turnlens.collectors.importing.lines import MAX_RECORD_BYTES, Account, read_lines
 from turnlens.collectors.importing.recording import Origin, Recording
 from turnlens.collectors.importing.shapes import objects
+from turnlens.collectors.importing.times import wall_ns
 
 KIND = "turns"
 # What a row can say, and by which names a column is taken for it without being told.

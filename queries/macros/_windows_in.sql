@@ -11,6 +11,8 @@
 --   runs VARCHAR -- labels of the experiments that it served in the range, with commas
 --   total_slots BIGINT -- snapshot slots it had; null for an engine of blocks
 --   pool_tokens BIGINT -- KV tokens that fit on its device
+--   limited_by VARCHAR -- what kept it from having more, where its log says so
+--   told_by VARCHAR -- who says how much it has: itself (engine), its log, or gauges: what was free and taken at most
 --   from_ns BIGINT -- the first moment of the window [ns]
 --   until_ns BIGINT -- the first moment past it [ns]
 create or replace macro _windows_in(the_engine, the_run, since, until) as table
@@ -39,8 +41,14 @@ select
   r.engine,
   r.replica,
   s.runs,
-  coalesce(r.engine_slots, c.total_slots, g.total_slots) as total_slots,
-  coalesce(r.pool_tokens, c.pool_tokens, g.pool_tokens) as pool_tokens,
+  coalesce(r.engine_slots, c.total_slots, t.total_slots, g.total_slots) as total_slots,
+  coalesce(r.pool_tokens, c.pool_tokens, t.pool_tokens, g.pool_tokens) as pool_tokens,
+  t.limited_by,
+  case
+    when coalesce(r.engine_slots, c.total_slots, r.pool_tokens, c.pool_tokens) is not null then 'engine'
+    when t.resource_id is not null then 'log'
+    when coalesce(g.total_slots, g.pool_tokens) is not null then 'gauges'
+  end as told_by,
   -- greatest() and least() pass over nulls.
   greatest(case when the_run is null then coalesce(c.first_ns, s.first_ns) else s.first_ns end, since) as from_ns,
   least(case when the_run is null then coalesce(c.last_ns, s.last_ns) else s.last_ns end + 1, until) as until_ns
@@ -48,4 +56,6 @@ from served as s
 left join _covered as c using (resource_id)
 left join _gauged as g using (resource_id)
 left join resources as r using (resource_id)
+-- The latest start before the end of what is looked at. Endpoints name no replica.
+asof left join _told_capacities as t on t.engine = r.engine and t.time_ns <= s.last_ns
 where the_engine is null or r.engine = the_engine;

@@ -24,7 +24,9 @@
 --   missing_tokens_intervals BIGINT -- those in which the samples know of fewer tokens than the events: evictions went unrecorded
 --   widest_missing_tokens BIGINT -- how many fewer at most [tokens]
 --   most_running_tokens BIGINT -- how many more at most: running requests hold them, and no event shows them [tokens]
---   gauges_only BOOLEAN -- nothing but gauges is known of it: its totals are what was free and taken at most
+--   limited_by VARCHAR -- what kept it from having more, where its log says so: memory or concurrency
+--   told_by VARCHAR -- who says how much it has: engine, log, or gauges
+--   gauges_only BOOLEAN -- nothing but gauges is known of it; where told_by is gauges, totals are what was free and taken at most
 --   basis VARCHAR -- gauge or span: who said what was free, of the intervals' last samples; with commas where both did
 --   resource_id VARCHAR -- the engine start
 --   from_ns BIGINT -- beginning of the first interval [ns]
@@ -50,10 +52,13 @@ select
   count(*) filter (difference_tokens < 0) as missing_tokens_intervals,
   -min(difference_tokens) filter (difference_tokens < 0) as widest_missing_tokens,
   max(difference_tokens) filter (difference_tokens > 0) as most_running_tokens,
+  any_value(limited_by) as limited_by,
+  any_value(told_by) as told_by,
   resource_id not in (select resource_id from _covered) as gauges_only,
   string_agg(distinct basis, ', ' order by basis) as basis,
   resource_id,
   min(begin_ns) as from_ns
 from occupancy_in(the_engine, the_run, since, until, interval_seconds)
+left join (select resource_id, limited_by, told_by from _windows_in(the_engine, the_run, since, until)) using (resource_id)
 group by engine, replica, runs, resource_id
 order by from_ns, resource_id;

@@ -7,7 +7,6 @@ from typing import Any
 import click
 import pytest
 
-from turnlens.collectors.importing.turn_rows import FIELDS
 from turnlens.collectors.server import Collector
 from turnlens.collectors.settings import Settings
 from turnlens.dashboard.commands import turnlens
@@ -55,11 +54,4 @@ def test_the_engine_of_the_guide_is_explained(tmp_path: Path, monkeypatch: pytes
 def test_every_kind_is_on_the_page() -> None:
     group = turnlens.commands["import"]
     assert isinstance(group, click.Group)
-    assert re.findall(r"^\| `([a-z]+)` \|", IMPORTING, re.MULTILINE) == [
-        name for name in ("llama", "traffic", "sparkcache", "vllm", "turns", "otlp") if name in group.commands
-    ]
-    assert set(group.commands) == {"llama", "traffic", "sparkcache", "vllm", "turns", "otlp"}
-
-
-def test_every_field_of_a_row_is_on_the_page() -> None:
-    assert set(FIELDS) <= set(re.findall(r"`([a-z_]+)`", IMPORTING))
+    assert sorted(re.findall(r"^\| `([a-z]+)` \|", IMPORTING, re.MULTILINE)) == sorted(group.commands)

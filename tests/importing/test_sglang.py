@@ -76,7 +76,7 @@ def test_metrics_export_with_token_ids(tmp_path: Path) -> None:
         ("r3", 128, 0, 0, 0, 128, 10, 1.0, 2.0, "stop", "cold"),
     ]
     assert (account.turns, account.unread, account.notes) == (4, {}, [])
-    tiers = store.rows("select turn_id, tier, restored_tokens from restores")
+    tiers = store.rows("select turn_id, tier, tokens from restores")
     assert [tuple(row.values()) for row in tiers] == [("r1", "host", 64)]
 
 

@@ -9,9 +9,10 @@ from imported import imported
 from memory_store import MemoryStore
 
 from turnlens.collectors.importing.errors import SourceError
-from turnlens.collectors.importing.exchange_files import exchange_of, wall_ns
+from turnlens.collectors.importing.exchange_files import exchange_of
 from turnlens.collectors.importing.exchanges import Usage, usage_of
 from turnlens.collectors.importing.lines import Account
+from turnlens.collectors.importing.times import wall_ns
 from turnlens.collectors.importing.traffic import import_traffic
 
 Row = dict[str, Any]

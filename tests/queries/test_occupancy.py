@@ -70,6 +70,8 @@ def test_occupancy_in_intervals() -> None:
     del row["resource_id"]
     assert not row.pop("gauges_only")
     assert row == {
+        "limited_by": None,
+        "told_by": "engine",
         "engine": "ring",
         "replica": "0",
         "runs": None,

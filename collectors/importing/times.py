@@ -1,0 +1,37 @@
+"""Times as logs and records write them, as wall ns."""
+
+import re
+from datetime import UTC, datetime
+
+_ISO = re.compile(r"(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,6})?)")
+_VLLM = re.compile(r"\b(?:DEBUG|INFO|WARNING|ERROR) (\d\d)-(\d\d) (\d\d:\d\d:\d\d)\b")
+_HEAD = 200
+
+
+def wall_ns(value: object) -> int | None:
+    """A time as wall ns: ISO 8601 (UTC where it names no zone), or a number since 1970, of which the size says the unit. None
+    for what is no time between 1971 and 2116."""
+    if isinstance(value, str):
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            return None
+        at = round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1e6) * 1_000
+    elif isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1 << 62:
+        unit = next((unit for unit, most in ((10**9, 5e9), (10**6, 5e12), (10**3, 5e15)) if value < most), 1)
+        # A float has microseconds at most.
+        at = round(value * unit / 1_000) * 1_000 if isinstance(value, float) else value * unit
+    else:
+        return None
+    return at if 31_536_000 * 10**9 < at < 1 << 62 else None
+
+
+def time_of(line: str, year: int | None = None) -> int | None:
+    """The time at the head of a line of a log: ISO 8601, or vLLM's without a year where one is given. UTC where it names no
+    zone; None where there is none."""
+    head = line[:_HEAD]
+    if (found := _ISO.search(head)) is not None:
+        return wall_ns(found[1].replace(",", "."))
+    if year is not None and (found := _VLLM.search(head)) is not None:
+        return wall_ns(f"{year}-{found[1]}-{found[2]}T{found[3]}")
+    return None
