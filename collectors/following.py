@@ -2,7 +2,8 @@
 
 At its start a follower reads the file from its beginning: ids follow from content, so what had been stored is not stored
 again. A small file beside the store remembers when each server's clock began, which server start a file without a beginning
-goes on from, and which file was read last: where that has been rotated away meanwhile, it is read first.
+goes on from, and which file was read last: where that has been rotated away meanwhile, it is read first. Of files of requests
+those before are read first, too.
 """
 
 import hashlib
@@ -12,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -22,10 +24,11 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from turnlens.collectors.counters import Counters
 from turnlens.collectors.errors import CollectorError
 from turnlens.collectors.importing.lines import MAX_LINE_BYTES, Account
+from turnlens.collectors.importing.live import LIVE, MOST_BYTES, Begun, Live
 from turnlens.collectors.importing.llama_files import ends_of
-from turnlens.collectors.importing.llama_live import LiveLlama
 from turnlens.collectors.importing.recording import Origin
 from turnlens.collectors.ingest import TRACES, Ingest
+from turnlens.collectors.rotation import LogFiles
 from turnlens.collectors.targets import Followed
 
 _EVERY_SECONDS = 0.5
@@ -117,14 +120,17 @@ class _Follower:
     def __init__(
         self, followed: Followed, exporter: SpanExporter, counters: Counters, store: Path, ended: threading.Event
     ) -> None:
+        self._kind = followed.kind
+        self._most = MOST_BYTES[followed.kind]
         self._path = followed.path
+        self._files = LogFiles(followed.path)
         self._counters = counters
         self._ended = ended
         named = hashlib.sha256(str(self._path.absolute()).encode()).hexdigest()[:12]
         self._memory = _Memory(store.with_name(f"{store.name}.follow-{named}.json"))
         self._account = Account(str(self._path))
         self._origin = Origin(followed.engine, exporter)
-        self._live: LiveLlama | None = None
+        self._live: Live | None = None
         self._ends: dict[str, int] = {}
         self._file_ns = 0
         self._catching_up = True
@@ -150,33 +156,36 @@ class _Follower:
             sys.stderr.write(f"turnlens: {text}\n")
 
     def _follow(self) -> None:
-        rotated = self._rotated_away()
-        if rotated is not None:
-            with rotated.open("rb") as file:
-                self._begin(file, rotated)
-                self._read(file)
+        if self._live is None:
+            for path in self._earlier():
+                with path.open("rb") as file:
+                    self._begin(file, path)
+                    self._read(file)
         while not self._ended.is_set():
-            with self._path.open("rb") as file:
-                self._begin(file, self._path)
+            path = self._files.current()
+            with path.open("rb") as file:
+                self._begin(file, path)
                 self._tail(file)
 
-    def _rotated_away(self) -> Path | None:
-        """The file that was read last, where the path is another one by now."""
-        if self._live is not None or not self._memory.inode or not self._path.exists():
-            return None
-        if self._path.stat().st_ino == self._memory.inode:
-            return None
-        beside = (other for other in self._path.parent.glob(f"{self._path.name}*") if other != self._path and other.is_file())
-        return next((other for other in beside if other.stat().st_ino == self._memory.inode), None)
+    def _earlier(self) -> list[Path]:
+        """What is read first. A server's log goes on from the file that was read last, where that has been moved away; what a
+        request goes on from may be in any file before."""
+        if self._kind != "llama":
+            return self._files.before()
+        last = self._files.with_inode(self._memory.inode)
+        return [] if last is None else [last]
 
     def _begin(self, file: BinaryIO, path: Path) -> None:
         """A file from its beginning: the first one, or the next after a rotation."""
         stat = os.fstat(file.fileno())
         first = hashlib.sha256(file.readline(MAX_LINE_BYTES)).hexdigest()
         file.seek(0)
-        self._ends, self._file_ns, self._catching_up = ends_of(path), stat.st_mtime_ns, True
+        self._ends = ends_of(path) if self._kind == "llama" else {}
+        self._file_ns, self._catching_up = stat.st_mtime_ns, True
         if self._live is None:
-            self._live = LiveLlama(self._origin, self._account, self._anchor_of, self._memory.continued.get(first))
+            year = datetime.fromtimestamp(stat.st_mtime, UTC).year
+            seed = self._memory.continued.get(first)
+            self._live = LIVE[self._kind](Begun(self._origin, self._account, self._anchor_of, self._started_ns, year, seed))
         elif self._live.seed is not None:
             self._memory.continued[first] = self._live.seed
         self._memory.inode = stat.st_ino
@@ -191,13 +200,20 @@ class _Follower:
             self._memory.keep()
         return self._memory.anchors[seed]
 
+    def _started_ns(self, first_ns: int) -> int:
+        """When an engine start began of which times are wall times: with the first line that was ever read of it."""
+        if "" not in self._memory.anchors:
+            self._memory.anchors[""] = first_ns
+            self._memory.keep()
+        return self._memory.anchors[""]
+
     def _read(self, file: BinaryIO) -> None:
         """All whole lines that there are. A half one is left for later."""
         while not self._ended.is_set():
             at = file.tell()
-            raw = file.readline(MAX_LINE_BYTES + 1)
+            raw = file.readline(self._most + 1)
             if not raw.endswith(b"\n"):
-                if len(raw) <= MAX_LINE_BYTES:
+                if len(raw) <= self._most:
                     file.seek(at)
                     self._catching_up = False
                     return
@@ -219,9 +235,11 @@ class _Follower:
         """Read until the path is another file, or has been cut; of the one before to its end."""
         while not self._ended.is_set():
             self._read(file)
+            if self._live is not None:
+                self._live.tick()
             self._ended.wait(_EVERY_SECONDS)
             try:
-                stat = self._path.stat()
+                stat = self._files.current().stat()
             except FileNotFoundError:
                 continue  # between the two halves of a rotation
             here = os.fstat(file.fileno())

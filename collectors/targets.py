@@ -21,7 +21,7 @@ class Followed(NamedTuple):
     path: Path
 
 
-KINDS = ("llama",)
+KINDS = ("llama", "vllm", "traffic", "sglang")
 
 
 def followed(text: str) -> list[Followed]:

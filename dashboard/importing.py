@@ -15,6 +15,7 @@ from turnlens.collectors.importing.llama_files import import_llama
 from turnlens.collectors.importing.lmcache import import_vllm
 from turnlens.collectors.importing.otlp_files import import_otlp
 from turnlens.collectors.importing.recording import Origin
+from turnlens.collectors.importing.sglang import KIND as SGLANG
 from turnlens.collectors.importing.sglang import read_sglang
 from turnlens.collectors.importing.sink import collecting, exporter, metrics_to
 from turnlens.collectors.importing.sparkcache import import_sparkcache
@@ -117,7 +118,7 @@ def traffic(files: Sequence[Path], unit: int, **given: Any) -> None:
 @click.option("--unit", default=1, show_default=True, type=click.IntRange(min=1), help="Tokens in which its prefixes match.")
 def sglang(files: Sequence[Path], unit: int, **given: Any) -> None:
     """SGLang's request log (--log-requests) and metrics export (--export-metrics-to-file): one turn a request that is over."""
-    _import(lambda origin: import_traffic(files, origin, unit, "sglang", read_sglang), **given)
+    _import(lambda origin: import_traffic(files, origin, unit, SGLANG, read_sglang), **given)
 
 
 @_kind("sparkcache")

@@ -50,24 +50,32 @@ _FINISHED = {
 def read_exchanges(path: Path, account: Account) -> Iterator[Exchange]:
     """The exchanges of a file in its order. Lines that are none are counted. Raises OSError."""
     for number, line in read_lines(path, account, MAX_RECORD_BYTES):
-        if not line.strip():
-            continue
-        try:
-            record = objects(json.loads(line))
-        except (ValueError, RecursionError):
-            account.skip("a line that is not JSON", number)
-            continue
-        if record is None:
-            account.skip("a line that is no object", number)
-            continue
-        try:
-            # Not the line's number: a file that has lost its first lines would bring all others anew.
-            name = hashlib.sha256(line.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-            yield exchange_of(record, f"request-{name}")
-        except NotAnExchangeError as error:
-            account.skip(str(error), number)
-        except (ValueError, OverflowError, RecursionError):
-            account.skip("a value that cannot be", number)
+        exchange = exchange_on(line, number, account)
+        if exchange is not None:
+            yield exchange
+
+
+def exchange_on(line: str, number: int, account: Account) -> Exchange | None:
+    """The exchange of a line; None where there is none, which is counted."""
+    if not line.strip():
+        return None
+    try:
+        record = objects(json.loads(line))
+    except (ValueError, RecursionError):
+        account.skip("a line that is not JSON", number)
+        return None
+    if record is None:
+        account.skip("a line that is no object", number)
+        return None
+    try:
+        # Not the line's number: a file that has lost its first lines would bring all others anew.
+        name = hashlib.sha256(line.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        return exchange_of(record, f"request-{name}")
+    except NotAnExchangeError as error:
+        account.skip(str(error), number)
+    except (ValueError, OverflowError, RecursionError):
+        account.skip("a value that cannot be", number)
+    return None
 
 
 def exchange_of(record: dict[str, Any], name: str, *, needs_messages: bool = True) -> Exchange:

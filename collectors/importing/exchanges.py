@@ -27,12 +27,14 @@ class Said(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Usage:
     """Tokens as a server counts them; None where it does not say. ``restored`` are those of the cached ones that came from
-    another tier than the device: (tier, tokens) each."""
+    another tier than the device: (tier, tokens) each. A ``retracted`` request of SGLang's may count its own work as cached:
+    then ``cached_tokens`` is None."""
 
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
     output_tokens: int | None = None
     restored: tuple[tuple[str, int], ...] = ()
+    retracted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +175,8 @@ def usage_of(response: dict[str, Any]) -> Usage:
     usage, native = objects(response.get("usage")), objects(response.get("meta_info"))
     if native is not None:  # SGLang's own
         cached, output = whole(native.get("cached_tokens")), whole(native.get("completion_tokens"))
+        if whole(native.get("num_retractions", native.get("total_retractions"))):
+            return Usage(whole(native.get("prompt_tokens")), None, output, retracted=True)
         return Usage(whole(native.get("prompt_tokens")), cached, output, _tiers(native.get("cached_tokens_details"), cached))
     if usage is None:
         return Usage()

@@ -92,6 +92,9 @@ class LiveLlama:
         for task in start.tasks.take(event, at_us, number):
             self._account.turns += start.turns.take(task, start.tasks.first_open_us)
 
+    def tick(self) -> None:
+        """Tasks are told when they end."""
+
     def close(self) -> None:
         """No more of this start comes: send what there is."""
         start, self._start = self._start, None

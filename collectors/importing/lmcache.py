@@ -6,7 +6,7 @@ rest was computed is known where the request ended, or its end was stored.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -40,6 +40,10 @@ class _Request:
     known: int = 0  # hit, or loaded, up to here
     loading: int = 0
     local: int = 0
+
+
+def _tells(line: str) -> bool:
+    return any(pattern.fullmatch(line) for pattern in (_ASKED, _MOVED, _REQUEST, _HASH))
 
 
 class _Reader:
@@ -144,7 +148,7 @@ def import_vllm(paths: Sequence[Path], origin: Origin) -> list[Account]:
         year = datetime.fromtimestamp(path.stat().st_mtime, UTC).year
         clock = 0
         for number, line in read_lines(path, account):
-            if any(pattern.fullmatch(line) for pattern in (_ASKED, _MOVED, _REQUEST, _HASH)):
+            if _tells(line):
                 clock = max(clock, time_of(line, year) or clock)
                 lines.append((clock, index, number, line))
     if not any(_ASKED.fullmatch(line) for _, _, _, line in lines):
@@ -161,3 +165,37 @@ def import_vllm(paths: Sequence[Path], origin: Origin) -> list[Account]:
     if not recording.close():
         raise SourceError("Not everything could be stored. Import it again: nothing is stored twice.")
     return accounts
+
+
+class LiveVllm:
+    """A log as it grows. ``started_ns`` says when the engine start began, of the first line's time; ``year`` is that of lines
+    that have none."""
+
+    seed = None
+
+    def __init__(self, origin: Origin, account: Account, started_ns: Callable[[int], int], year: int) -> None:
+        self._origin = origin
+        self._account = account
+        self._started_ns = started_ns
+        self._year = year
+        self._clock = 0
+        self._recording: Recording | None = None
+        self._reader: _Reader | None = None
+
+    def take(self, line: str, number: int) -> None:
+        """The next line. A clock that jumps back stands still; lines before the first that has a time are passed over."""
+        self._clock = max(self._clock, time_of(line, self._year) or 0)
+        if not self._clock or not _tells(line):
+            return
+        if self._reader is None:
+            self._recording = Recording(self._origin, KIND, "", self._started_ns(self._clock), {})
+            self._reader = _Reader(self._recording, self._account)
+        self._reader.take(line, self._clock, number)
+
+    def tick(self) -> None:
+        """Every line tells what it says at once."""
+
+    def close(self) -> None:
+        """No more comes: send what there is."""
+        if self._recording is not None:
+            self._recording.close()

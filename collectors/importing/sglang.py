@@ -18,9 +18,10 @@ from typing import Any
 from turnlens.collectors.importing.exchange_files import exchange_of
 from turnlens.collectors.importing.exchanges import Exchange, NotAnExchangeError
 from turnlens.collectors.importing.lines import MAX_RECORD_BYTES, Account, read_lines
-from turnlens.collectors.importing.shapes import items, objects, whole
+from turnlens.collectors.importing.shapes import items, objects
 from turnlens.collectors.importing.times import wall_ns
 
+KIND = "sglang"
 _FINISH = re.compile(
     r"(?:\[(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)[^\]]{0,80}\] )?Finish: obj=.*, out=\{.*'meta_info': (\{.*\})\}\s*"
 )
@@ -41,27 +42,28 @@ def read_sglang(path: Path, account: Account) -> Iterator[Exchange]:
     counted. Raises OSError."""
     retracted = silent = found = 0
     for number, line in read_lines(path, account, MAX_RECORD_BYTES):
-        try:
-            record = _record(line)
-            if record is None:
-                continue
-            meta = record["response"]["meta_info"]
-            if (whole(meta.get("num_retractions", meta.get("total_retractions"))) or 0) > 0:
-                record["response"]["meta_info"] = meta | {"cached_tokens": None}
-                retracted += 1
-            exchange = exchange_of(record, "", needs_messages=False)
-        except NotAnExchangeError as error:
-            account.skip(str(error), number)
-        except (ValueError, OverflowError, RecursionError, SyntaxError, MemoryError):
-            account.skip("a value that cannot be", number)
-        else:
+        exchange = sglang_exchange(line, number, account)
+        if exchange is not None:
             found += 1
+            retracted += exchange.usage.retracted
             silent += not exchange.messages and exchange.token_ids is None
             yield exchange
     if retracted:
         account.note(_RETRACTED.format(retracted))
     if silent:
         account.note(_NO_PROMPTS.format(silent, found))
+
+
+def sglang_exchange(line: str, number: int, account: Account) -> Exchange | None:
+    """The request of a line; None where there is none, which is counted unless the line is about something else."""
+    try:
+        record = _record(line)
+        return None if record is None else exchange_of(record, "", needs_messages=False)
+    except NotAnExchangeError as error:
+        account.skip(str(error), number)
+    except (ValueError, OverflowError, RecursionError, SyntaxError, MemoryError):
+        account.skip("a value that cannot be", number)
+    return None
 
 
 def _record(line: str) -> dict[str, Any] | None:

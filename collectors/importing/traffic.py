@@ -49,13 +49,14 @@ class TrafficTurns:
         self._conversations = Conversations()
         self._left: OrderedDict[str, _Ended] = OrderedDict()
 
-    def take(self, exchange: Exchange) -> None:
-        """An exchange with a beginning. Everything that happened before it is told."""
+    def take(self, exchange: Exchange, *, in_order: bool = True) -> None:
+        """An exchange with a beginning. Everything that happened before it is told. Of one that is not ``in_order``, what had
+        been seen before it can no longer be said."""
         begun = exchange.start_ns or 0
         self._timeline.run(begun)
         conversation = self._conversations.of(exchange.request_id, exchange.messages, exchange.conversation_id)
         prompt, cached = _counts(exchange)
-        turn = self._begin(exchange, conversation, prompt, begun)
+        turn = self._begin(exchange, conversation, prompt, begun, in_order)
         end = max(exchange.end_ns or begun, begun)
         first = None if exchange.first_token_ns is None else min(max(exchange.first_token_ns, begun), end)
         if prompt is not None and cached is not None:
@@ -67,11 +68,15 @@ class TrafficTurns:
                     self._timeline.add(first, partial(turn.first_token, at_ns=first))
         self._timeline.add(end, partial(self._end, exchange, conversation, turn, prompt, end))
 
+    def until(self, before_ns: int) -> None:
+        """Tell what ended before then: no exchange that is still to come began before."""
+        self._timeline.run(before_ns)
+
     def close(self) -> None:
         """No more exchanges come."""
         self._timeline.run()
 
-    def _begin(self, exchange: Exchange, conversation: str, prompt: int | None, begun: int) -> Turn:
+    def _begin(self, exchange: Exchange, conversation: str, prompt: int | None, begun: int, in_order: bool) -> Turn:
         points = self._points(exchange, prompt)
         of = f"{exchange.request_id}\0{begun}"
         return self._recorder.turn(
@@ -88,7 +93,7 @@ class TrafficTurns:
                 end_known=False if exchange.end_ns is None else None,
                 model=exchange.model,
                 cache_disabled=None if exchange.reads_cache else "by_request",
-                prefix_basis=None if exchange.messages or exchange.token_ids else "none",
+                prefix_basis=None if in_order and (exchange.messages or exchange.token_ids) else "none",
                 prompt_changed=self._answers.changed(conversation, exchange.messages),
             ),
         )

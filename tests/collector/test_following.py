@@ -179,7 +179,7 @@ def test_what_is_followed(text: str, expected: list[Followed]) -> None:
     assert followed(text) == expected
 
 
-@pytest.mark.parametrize("text", ["x.log", "traffic:x.jsonl", "llama:", "a=llama:x,a=llama:x"])
+@pytest.mark.parametrize("text", ["x.log", "sparkcache:x.log", "llama:", "a=llama:x,a=llama:x"])
 def test_what_cannot_be_followed_is_refused_by_name(text: str) -> None:
     with pytest.raises(SettingsError, match=r"--follow \(TURNLENS_FOLLOW\): "):
         Settings(follow=text)

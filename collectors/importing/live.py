@@ -1,0 +1,67 @@
+"""What follows a file of each kind as it grows."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from turnlens.collectors.importing import sglang, traffic
+from turnlens.collectors.importing.exchange_files import exchange_on
+from turnlens.collectors.importing.lines import MAX_LINE_BYTES, MAX_RECORD_BYTES, Account
+from turnlens.collectors.importing.llama_live import AnchorOf, LiveLlama
+from turnlens.collectors.importing.lmcache import LiveVllm
+from turnlens.collectors.importing.recording import Origin
+from turnlens.collectors.importing.traffic_live import LiveTraffic
+
+
+class Live(Protocol):
+    """Takes the lines of one log in their order."""
+
+    @property
+    def seed(self) -> str | None:
+        """What the engine start is called that the next file goes on from, where a file does not say."""
+        ...
+
+    def take(self, line: str, number: int) -> None:
+        """The next line."""
+        ...
+
+    def tick(self) -> None:
+        """There are no more lines at present."""
+        ...
+
+    def close(self) -> None:
+        """No more comes: send what there is."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """What is known where following begins. ``anchor_of`` is of kinds whose clock begins with the server; ``started_ns`` keeps
+    the time that it is given first; ``year`` is of lines without one; ``seed`` names the start that the file goes on from."""
+
+    origin: Origin
+    account: Account
+    anchor_of: AnchorOf
+    started_ns: Callable[[int], int]
+    year: int
+    seed: str | None
+
+
+def _llama(begun: Begun) -> Live:
+    return LiveLlama(begun.origin, begun.account, begun.anchor_of, begun.seed)
+
+
+def _vllm(begun: Begun) -> Live:
+    return LiveVllm(begun.origin, begun.account, begun.started_ns, begun.year)
+
+
+def _traffic(begun: Begun) -> Live:
+    return LiveTraffic(begun.origin, begun.account, begun.started_ns, traffic.KIND, exchange_on)
+
+
+def _sglang(begun: Begun) -> Live:
+    return LiveTraffic(begun.origin, begun.account, begun.started_ns, sglang.KIND, sglang.sglang_exchange)
+
+
+LIVE: dict[str, Callable[[Begun], Live]] = {"llama": _llama, "vllm": _vllm, "traffic": _traffic, "sglang": _sglang}
+MOST_BYTES = {"traffic": MAX_RECORD_BYTES, "sglang": MAX_RECORD_BYTES, "vllm": MAX_LINE_BYTES, "llama": MAX_LINE_BYTES}
