@@ -121,7 +121,8 @@ class _Follower:
         self, followed: Followed, exporter: SpanExporter, counters: Counters, store: Path, ended: threading.Event
     ) -> None:
         self._kind = followed.kind
-        self._most = MOST_BYTES[followed.kind]
+        self._ranks = followed.ranks
+        self._most = MOST_BYTES.get(followed.kind, MAX_LINE_BYTES)
         self._path = followed.path
         self._files = LogFiles(followed.path)
         self._counters = counters
@@ -185,7 +186,9 @@ class _Follower:
         if self._live is None:
             year = datetime.fromtimestamp(stat.st_mtime, UTC).year
             seed = self._memory.continued.get(first)
-            self._live = LIVE[self._kind](Begun(self._origin, self._account, self._anchor_of, self._started_ns, year, seed))
+            self._live = LIVE[self._kind](
+                Begun(self._origin, self._account, self._anchor_of, self._started_ns, year, seed, self._ranks)
+            )
         elif self._live.seed is not None:
             self._memory.continued[first] = self._live.seed
         self._memory.inode = stat.st_ino

@@ -19,9 +19,10 @@ class Followed(NamedTuple):
     engine: str
     kind: str
     path: Path
+    ranks: int = 1
 
 
-KINDS = ("llama", "vllm", "traffic", "sglang")
+KINDS = ("llama", "vllm", "traffic", "sglang", "sparkcache")
 
 
 def followed(text: str) -> list[Followed]:
@@ -30,12 +31,14 @@ def followed(text: str) -> list[Followed]:
     for part in filter(None, (part.strip() for part in text.split(","))):
         where, path = part.partition(":")[::2]
         name, kind = where.rpartition("=")[::2]
-        if kind not in KINDS or not path:
+        kind, slash, ranks = kind.partition("/")
+        if kind not in KINDS or not path or bool(slash) != (kind == "sparkcache") or (slash and not _count(ranks)):
             raise SettingsError(
                 f"--follow (TURNLENS_FOLLOW): {part!r} is no log to follow. Give KIND:PATH or NAME=KIND:PATH, with commas "
-                f"between several. Kinds: {', '.join(KINDS)}; others are imported: turnlens import --help."
+                f"between several. Kinds: {', '.join(KINDS)}; of sparkcache with its ranks: sparkcache/4:PATH. Others are "
+                "imported: turnlens import --help."
             )
-        found.append(Followed(name or kind, kind, Path(path)))
+        found.append(Followed(name or kind, kind, Path(path), int(ranks or 1)))
     if len({each.path.absolute() for each in found}) < len(found):
         raise SettingsError("--follow (TURNLENS_FOLLOW): one file is named twice.")
     return found
@@ -56,3 +59,7 @@ def targets(text: str) -> list[Target]:
             )
         found.append(Target(name or host, url))
     return found
+
+
+def _count(text: str) -> bool:
+    return text.isdecimal() and 0 < int(text) < 100_000

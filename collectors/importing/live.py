@@ -6,10 +6,11 @@ from typing import Protocol
 
 from turnlens.collectors.importing import sglang, traffic
 from turnlens.collectors.importing.exchange_files import exchange_on
-from turnlens.collectors.importing.lines import MAX_LINE_BYTES, MAX_RECORD_BYTES, Account
+from turnlens.collectors.importing.lines import MAX_RECORD_BYTES, Account
 from turnlens.collectors.importing.llama_live import AnchorOf, LiveLlama
 from turnlens.collectors.importing.lmcache import LiveVllm
 from turnlens.collectors.importing.recording import Origin
+from turnlens.collectors.importing.sparkcache_live import LiveSparkCache
 from turnlens.collectors.importing.traffic_live import LiveTraffic
 
 
@@ -37,7 +38,8 @@ class Live(Protocol):
 @dataclass(frozen=True, slots=True)
 class Begun:
     """What is known where following begins. ``anchor_of`` is of kinds whose clock begins with the server; ``started_ns`` keeps
-    the time that it is given first; ``year`` is of lines without one; ``seed`` names the start that the file goes on from."""
+    the time that it is given first; ``year`` is of lines without one; ``seed`` names the start that the file goes on from;
+    ``ranks`` is how many must hold a restored span."""
 
     origin: Origin
     account: Account
@@ -45,6 +47,7 @@ class Begun:
     started_ns: Callable[[int], int]
     year: int
     seed: str | None
+    ranks: int
 
 
 def _llama(begun: Begun) -> Live:
@@ -63,5 +66,16 @@ def _sglang(begun: Begun) -> Live:
     return LiveTraffic(begun.origin, begun.account, begun.started_ns, sglang.KIND, sglang.sglang_exchange)
 
 
-LIVE: dict[str, Callable[[Begun], Live]] = {"llama": _llama, "vllm": _vllm, "traffic": _traffic, "sglang": _sglang}
-MOST_BYTES = {"traffic": MAX_RECORD_BYTES, "sglang": MAX_RECORD_BYTES, "vllm": MAX_LINE_BYTES, "llama": MAX_LINE_BYTES}
+def _sparkcache(begun: Begun) -> Live:
+    return LiveSparkCache(begun.origin, begun.account, begun.started_ns, begun.ranks)
+
+
+LIVE: dict[str, Callable[[Begun], Live]] = {
+    "llama": _llama,
+    "vllm": _vllm,
+    "traffic": _traffic,
+    "sglang": _sglang,
+    "sparkcache": _sparkcache,
+}
+# How long a line can be; of the others MAX_LINE_BYTES.
+MOST_BYTES = {"traffic": MAX_RECORD_BYTES, "sglang": MAX_RECORD_BYTES}

@@ -11,7 +11,8 @@ from turnlens.collectors.importing.shapes import objects
 from turnlens.collectors.importing.spark_records import Commit, Receipt, Reuse, commit_of, names_of, receipt_of, reuse_of
 
 # A request of which so long nothing more came will have no account.
-_QUIET_NS = 600 * 10**9
+QUIET_NS = 600 * 10**9
+_OF_RANKS = ("worker_restore_completed", "restore_timing")
 
 
 @dataclass(slots=True)
@@ -39,6 +40,12 @@ class Request:
         done = min((each.time_ns for each in self.of("worker_restore_completed")), default=None)
         before = [each for each in offers if done is None or each.time_ns <= done]
         return (before or offers)[-1] if offers else None
+
+    def takes(self, record: Reuse) -> bool:
+        """Whether an event of its id is its own: before its account all are; after it what ranks wrote late. Another request
+        of the same id does not begin with those."""
+        account = self.attribution
+        return account is None or record.event in _OF_RANKS or record.time_ns < account.time_ns
 
     @property
     def identity(self) -> str:
@@ -79,7 +86,7 @@ class Found:
             return
         self._events.add(same)
         request = self._open.get(record.request_id)
-        if request is None or request.attribution is not None:
+        if request is None or not request.takes(record):
             request = self._open[record.request_id] = Request(record.request_id)
             self.requests.append(request)
         request.events.append(record)
@@ -108,7 +115,7 @@ class Found:
         last = max((each.time_ns for request in self.requests for each in request.events), default=0)
 
         def under_way(request: Request) -> bool:
-            return bool(request.events) and request.attribution is None and last - request.events[-1].time_ns < _QUIET_NS
+            return bool(request.events) and request.attribution is None and last - request.events[-1].time_ns < QUIET_NS
 
         left = sum(map(under_way, self.requests))
         if left:

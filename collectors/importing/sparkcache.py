@@ -4,7 +4,7 @@ A restore counts only when every expected rank has verified the same request, di
 pages is restored from ``disk``; what a lease kept on the device is a hit of the lease.
 """
 
-from collections import defaultdict
+from collections import OrderedDict
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -27,7 +27,8 @@ _STATUS = {
     "FINISHED_ERROR": "error",
 }
 # A time before 1973 was not read off a wall clock.
-_WALL_NS = 10**17
+WALL_NS = 10**17
+_COMMITS = 65_536
 
 
 def import_sparkcache(paths: Sequence[Path], origin: Origin, ranks: int | None = None) -> list[Account]:
@@ -45,7 +46,7 @@ def import_sparkcache(paths: Sequence[Path], origin: Origin, ranks: int | None =
     expected = ranks or max(1, len(named - {None}))
     times = [each.time_ns for request in found.requests for each in request.events if each.time_ns]
     offset = 0
-    if times and max(times) < _WALL_NS:
+    if times and max(times) < WALL_NS:
         known = origin.started_ns(instance_of(origin, KIND, ""))
         offset = paths[0].stat().st_mtime_ns - max(times) if known is None else known - min(times)
         accounts[0].note("The records have no wall times: they end where the file was last written.")
@@ -53,10 +54,12 @@ def import_sparkcache(paths: Sequence[Path], origin: Origin, ranks: int | None =
     begun = [at + offset for at in times] or [receipt.start_ns for receipt in found.receipts.values()]
     recording = Recording(origin, KIND, "", min(begun, default=offset), {"ranks": expected})
     timeline = Timeline()
-    teller = _Teller(recording, timeline, expected, offset)
+    teller = Teller(recording, timeline, expected, offset)
     for request in found.requests:
         teller.take(request)
-    teller.commits(found.commits, accounts[0])
+    for commit in found.commits:
+        teller.commit(commit)
+    teller.note_commits(accounts[0])
     timeline.run()
     accounts[0].turns = len(found.requests)
     if not recording.close():
@@ -64,7 +67,7 @@ def import_sparkcache(paths: Sequence[Path], origin: Origin, ranks: int | None =
     return accounts
 
 
-class _Teller:
+class Teller:
     """Tells a recorder of requests, each event at its time."""
 
     def __init__(self, recording: Recording, timeline: Timeline, ranks: int, offset_ns: int) -> None:
@@ -74,6 +77,8 @@ class _Teller:
         self._ranks = ranks
         self._offset = offset_ns
         self._turns: dict[int, Turn] = {}
+        self._committed: OrderedDict[tuple[str, int], set[int]] = OrderedDict()  # by digest and tokens, on which ranks
+        self._untimed = 0
 
     def take(self, request: Request) -> None:
         """All of one request."""
@@ -192,29 +197,30 @@ class _Teller:
 
     # -- publishes --------------------------------------------------------------------------------------------------------
 
-    def commits(self, commits: Sequence[Commit], account: Account) -> None:
+    def commit(self, commit: Commit) -> None:
         """A span is published when every expected rank has committed it; one whose saver was busy was skipped."""
-        ranks: defaultdict[tuple[str, int], set[int]] = defaultdict(set)
-        untimed = 0
-        done: set[tuple[str, int]] = set()
-        for commit in commits:
-            if commit.time_ns is None:
-                untimed += 1
-                continue
-            if commit.outcome != "committed":
-                self._timeline.add(commit.time_ns, partial(self._publish, commit, "skipped", commit.outcome))
-                continue
-            known = ranks[commit.digest, commit.tokens]
-            if commit.rank is not None:
-                known.add(commit.rank)
-            if len(known) >= self._ranks and (commit.digest, commit.tokens) not in done:
-                done.add((commit.digest, commit.tokens))
-                self._timeline.add(commit.time_ns, partial(self._publish, commit, "committed", None))
-        short = sum(len(known) < self._ranks for known in ranks.values())
+        if commit.time_ns is None:
+            self._untimed += 1
+            return
+        if commit.outcome != "committed":
+            self._timeline.add(commit.time_ns, partial(self._publish, commit, "skipped", commit.outcome))
+            return
+        known = self._committed.setdefault((commit.digest, commit.tokens), set())
+        before = len(known)
+        if commit.rank is not None:
+            known.add(commit.rank)
+        if before < self._ranks <= len(known):
+            self._timeline.add(commit.time_ns, partial(self._publish, commit, "committed", None))
+        if len(self._committed) > _COMMITS:
+            self._committed.popitem(last=False)
+
+    def note_commits(self, account: Account) -> None:
+        """Say which were not told."""
+        short = sum(len(known) < self._ranks for known in self._committed.values())
         if short:
             account.note(f"{short} spans were committed by some of {self._ranks} ranks only, and count as not published.")
-        if untimed:
-            account.note(f"{untimed} lines of commits have no time, and are not told.")
+        if self._untimed:
+            account.note(f"{self._untimed} lines of commits have no time, and are not told.")
 
     def _publish(self, commit: Commit, outcome: str, reason: str | None) -> None:
         end = commit.time_ns or 0

@@ -172,6 +172,7 @@ def test_a_spoilt_memory_is_no_obstacle(log: Path) -> None:
     [
         ("", []),
         ("llama:/var/log/server.log", [Followed("llama", "llama", Path("/var/log/server.log"))]),
+        ("ring0=sparkcache/4:x.log", [Followed("ring0", "sparkcache", Path("x.log"), 4)]),
         ("a=llama:x.log, b=llama:y:1.log", [Followed("a", "llama", Path("x.log")), Followed("b", "llama", Path("y:1.log"))]),
     ],
 )
@@ -179,7 +180,10 @@ def test_what_is_followed(text: str, expected: list[Followed]) -> None:
     assert followed(text) == expected
 
 
-@pytest.mark.parametrize("text", ["x.log", "sparkcache:x.log", "llama:", "a=llama:x,a=llama:x"])
+@pytest.mark.parametrize(
+    "text",
+    ["x.log", "sparkcache:x.log", "sparkcache/0:x", "sparkcache/x:y", "llama/2:x", "flare:x", "llama:", "a=llama:x,a=llama:x"],
+)
 def test_what_cannot_be_followed_is_refused_by_name(text: str) -> None:
     with pytest.raises(SettingsError, match=r"--follow \(TURNLENS_FOLLOW\): "):
         Settings(follow=text)

@@ -12,13 +12,14 @@ from memory_store import MemoryStore
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from turnlens.collectors import following
-from turnlens.collectors.importing import traffic_live
+from turnlens.collectors.importing import sparkcache_live, traffic_live
 from turnlens.collectors.importing.exchange_files import exchange_on
 from turnlens.collectors.importing.lines import Account
 from turnlens.collectors.importing.lmcache import import_vllm
 from turnlens.collectors.importing.recording import Origin
 from turnlens.collectors.importing.sglang import KIND as SGLANG
 from turnlens.collectors.importing.sglang import read_sglang
+from turnlens.collectors.importing.sparkcache import import_sparkcache
 from turnlens.collectors.importing.traffic import import_traffic
 from turnlens.collectors.importing.traffic_live import LiveTraffic
 from turnlens.collectors.server import Collector
@@ -37,6 +38,7 @@ ASKED = (
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "_EVERY_SECONDS", 0.05)
     monkeypatch.setattr(traffic_live, "_HOLD_NS", 10**9)
+    monkeypatch.setattr(sparkcache_live, "_HOLD_NS", 10**9)
 
 
 def traffic_lines() -> list[str]:
@@ -87,9 +89,42 @@ def vllm_lines() -> list[str]:
     return lines
 
 
+def spark(event: str, request: str, at_ns: int, **fields: Any) -> str:
+    body = {
+        "schema": "sparkcache-reuse-trace/v1",
+        "event": event,
+        "request_id": request,
+        "time_ns": at_ns,
+        "digest": "4fa1c09b77de",
+    }
+    return f"2026-09-21 INFO spark-context-cache-reuse:{json.dumps(body | fields)}\n"
+
+
+def sparkcache_lines() -> list[str]:
+    """Requests of 1,024 tokens: 256 are local, 768 offered, which two ranks verify; of every third only one does. The second
+    rank's line comes after the account."""
+    lines: list[str] = []
+    for turn in range(12):
+        at, name = (START + 60 * turn) * 10**9, f"q{turn}"
+        span = {"selected_span_tokens": 1024, "offered_external_tokens": 768, "caller_block_aligned_prefix_tokens": 256}
+        done = {"outcome": "verified", "requested_span_tokens": 1024, "verified_span_tokens": 1024}
+        brought = 767 if turn % 3 else 0
+        parts = {"prompt_tokens": 1024, "local_tokens_reused": 256, "external_tokens_reused": brought}
+        account = {"prompt_tokens_computed": 768 - brought, "attribution_complete": True, "status": "FINISHED_STOPPED"}
+        lines += [
+            spark("external_restore_offer", name, at, **span),
+            spark("worker_restore_completed", name, at + 10**8, rank=0, **done),
+            spark("request_cache_attribution", name, at + 10**9, **parts, **account),
+        ]
+        second = done if brought else {"outcome": "absent", "requested_span_tokens": 1024, "verified_span_tokens": 0}
+        lines.append(spark("worker_restore_completed", name, at + 3 * 10**8, rank=1, **second))
+    return lines
+
+
 KINDS: dict[str, tuple[list[str], Callable[[Path, Origin], list[Account]]]] = {
     "traffic": (traffic_lines(), lambda path, origin: import_traffic([path], origin)),
     "sglang": (sglang_lines(), lambda path, origin: import_traffic([path], origin, 1, SGLANG, read_sglang)),
+    "sparkcache/2": (sparkcache_lines(), lambda path, origin: import_sparkcache([path], origin, 2)),
     "vllm": (vllm_lines(), lambda path, origin: import_vllm([path], origin)),
 }
 
@@ -104,14 +139,16 @@ def append(path: Path, lines: list[str]) -> None:
 
 
 def answers(collector: Collector, turns: int) -> list[Row]:
-    """When there are so many."""
+    """When so many have ended."""
     store = connect(collector.http_url)
     try:
         deadline = time.monotonic() + 30
-        while len(found := store.query(ASKED).to_pylist()) < turns:
+        while True:
+            found = store.query(ASKED).to_pylist()
+            if sum(row["prompt_tokens"] is not None for row in found) >= turns:
+                return found
             assert time.monotonic() < deadline, found
             time.sleep(0.1)
-        return found
     finally:
         store.close()
 

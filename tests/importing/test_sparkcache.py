@@ -121,6 +121,18 @@ def test_all_ranks_verified(tmp_path: Path) -> None:
     assert account.unread == {}
 
 
+def test_what_a_rank_writes_after_the_account_belongs_to_the_request(tmp_path: Path) -> None:
+    """Several processes write one log. The same id again, later, is another request."""
+    first = [
+        offer("q1", 0.0),
+        restored("q1", 0.1, 0),
+        attribution("q1", 1.0, 1024, 256, 767, 1),
+        restored("q1", 0.3, 1),
+    ]
+    store, _ = read(tmp_path, [*first, attribution("q1", 9.0, 512, 256, 0, 256)])
+    assert sources(store) == [(256, 767, 1, True, []), (256, 0, 256, True, [])]
+
+
 FAILED = {
     "a rank is missing": ([(0, 1024, "verified", DIGEST)], (256, 0, 0, False)),
     "a rank found nothing": ([(0, 1024, "verified", DIGEST), (1, 0, "absent", DIGEST)], (256, 0, 768, True)),
