@@ -135,7 +135,7 @@ class LlamaTurns:
         for tell in changed:
             tell(turn)
         self._say_other_slot(task, turn, {key for _, key in points}, reused, at_ns)
-        facts = self._matched(task, reused, restored)
+        facts = self._matched(task, reused, restored, held)
         if restored:
             begun = self._ns(task.choice.ram_us or task.launched_us)
             done = max(self._ns(task.choice.ram_done_us or task.launched_us), begun)
@@ -176,13 +176,15 @@ class LlamaTurns:
         first = self._server.from_start and not any(other.length for other in self._slots.values())
         return "engine" if goes_on or restored or first else "none"
 
-    def _matched(self, task: Task, reused: int, restored: bool) -> dict[str, Any]:
-        """How far the tokens matched where the state at that position was not to be had."""
+    def _matched(self, task: Task, reused: int, restored: bool, held: Held) -> dict[str, Any]:
+        """How far the tokens matched where the state at that position was not to be had. Where they match into an answer that
+        was broken off, its checkpoints went with it."""
         matched = task.choice.ram_shared if restored and task.choice.ram_shared is not None else _shared(task)
         looked_for = task.reprocessed or task.emptied or task.checkpoint is not None or task.window is not None
         if matched is None or matched <= reused or not looked_for:
             return {}
-        return {"matched_tokens": matched, "not_restorable": self._lacking(task)}
+        broken_off = held.aborted_at is not None and not restored and matched >= held.aborted_at
+        return {"matched_tokens": matched, "not_restorable": "after_abort" if broken_off else self._lacking(task)}
 
     def _restored(self, task: Task, prompt: int, reused: int) -> bool:
         """Whether what was reused came from host memory. Below log level 4 that follows where it is more than the slot can have
@@ -272,11 +274,11 @@ class LlamaTurns:
         turn = self._turns[task.number]
         at_ns = self._first_ns(task)
         reused = _reused(task, prompt)
-        done = prompt if task.prompt_ms is not None else min(max(task.reached, reused), prompt)
+        done = prompt if _answered(task, prompt) else min(max(task.reached, reused), prompt)
         if task.computed is not None and task.computed != prompt - reused:
             # What was printed when it began, and when it had ended, cannot both be so.
             turn.flaw("parts_do_not_sum", at_ns=at_ns)
-        if done > reused or task.prompt_ms is not None:
+        if done > reused or _answered(task, prompt):
             turn.computed(reused, done, at_ns=at_ns)
         if task.prompt_ms is not None:
             turn.first_token(at_ns=at_ns)
@@ -295,7 +297,8 @@ class LlamaTurns:
         if whole:
             self._leave(task, exchange, prompt, turn, at_ns)
         held.length = task.held if task.held is not None else held.length
-        status = exchange.status if exchange is not None else "stop" if whole else "abort"
+        status = exchange.status if exchange is not None else "stop" if whole and not task.cancelled else "abort"
+        held.aborted_at = prompt if status == "abort" and _answered(task, prompt) else None
         turn.finished(status, output_tokens=task.generated, at_ns=at_ns)
 
     def _leave(self, task: Task, exchange: Exchange | None, prompt: int, turn: Turn, at_ns: int) -> None:
@@ -329,6 +332,11 @@ def prompt_of(task: Task) -> int | None:
         return None
     generated = max((task.generated or 1) - 1, 0)
     return task.held - generated if task.held - generated >= task.computed else None
+
+
+def _answered(task: Task, prompt: int) -> bool:
+    """Whether all of the prompt was computed: it was timed, or the slot held as much, also where an answer was broken off."""
+    return task.prompt_ms is not None or (task.held or 0) >= prompt > 0
 
 
 def _reused(task: Task, prompt: int) -> int:

@@ -12,6 +12,7 @@ class Held:
 
     length: int = 0
     keys: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
+    aborted_at: int | None = None  # of a slot whose last answer was broken off: where that answer began
 
     def cut(self, length: int) -> list[tuple[str, int]]:
         """Keep so many tokens. Returns the keys that went, deepest first."""

@@ -57,6 +57,7 @@ class Task:
     checkpoint: int | None = None
     reprocessed: bool = False
     emptied: bool = False  # the slot could not be cut where the prompt departs, and was emptied
+    cancelled: bool = False  # its client left
     window: bool | None = None  # sliding window, or else recurrent, where the log says
     computed: int | None = None
     prompt_ms: float | None = None
@@ -140,6 +141,9 @@ class Tasks:
             yield task
         elif kind == "cancelled":
             self._deferred.pop(int(values[0]), None)
+            left = self._open.get(int(values[0]))
+            if left is not None:
+                left.cancelled = True
         elif kind == "deferred":
             if len(self._deferred) < _OPEN:
                 self._deferred.setdefault(int(values[0]), at_us)

@@ -294,3 +294,26 @@ def test_absurd_times_raise_nothing(line: str, tmp_path: Path) -> None:
     lines = (head() + task(1, 1, 100, 0)).splitlines(keepends=True)
     store, _ = read(tmp_path, "".join([*lines[:-1], line + "\n", lines[-1]]) + task(3, 13, 150, 110, shared=110))
     assert "test-13" in [row[0] for row in turns(store, "turn_id")]
+
+
+@pytest.mark.parametrize(("cancelled", "cause"), [(True, "after_abort"), (False, "recurrent_checkpoint")])
+def test_an_answer_that_was_broken_off_takes_its_checkpoints(cancelled: bool, cause: str, tmp_path: Path) -> None:
+    """A hybrid model: the client leaves in the middle of an answer of 40 tokens, and comes back with what it had of it and a
+    new message. The tokens match into that answer, the state does not."""
+    lines = task(1, 1, 100, 0).splitlines()
+    if cancelled:
+        lines = [line for line in lines if "print_timing" not in line]
+        lines.insert(-1, "0.01.949.000 W srv          stop: cancel task, id_task = 1")
+    first = "\n".join(lines).replace("n_tokens = 110", "n_tokens = 140") + "\n"
+    lacking = "erased invalidated context checkpoint (pos_min = 9, pos_max = 99, n_tokens = 100, n_swa = 0, pos_next = 0)"
+    forced = "0.03.000.125 W slot   operator(): id  0 | task 13 | forcing full prompt re-processing due to lack of cache data"
+    again = task(3, 13, 150, 0, shared=120, within=lacking).replace("0.03.000.130", f"{forced}\n0.03.000.130")
+    log = head() + first + again
+    store, (account,) = read(tmp_path, log)
+    assert account.unread == {}
+    assert turns(store, "turn_id", "status", "prompt_tokens", "computed_tokens", "complete") == [
+        ("test-1", "abort" if cancelled else "stop", 100, 100, True),
+        ("test-13", "stop", 150, 150, True),
+    ]
+    rows = store.rows("select start_token, cause from causes where turn_id = 'test-13' order by 1 limit 1")
+    assert [tuple(row.values()) for row in rows] == [(0, f"state_not_restorable.{cause}")]
