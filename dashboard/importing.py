@@ -140,8 +140,9 @@ def vllm(files: Sequence[Path], **given: Any) -> None:
 )
 @click.option("--started", help="When the first turn came, for rows without times: a minute from one to the next.")
 @click.option("--unit", default=1, show_default=True, type=click.IntRange(min=1), help="Tokens in which its prefixes match.")
-def turns(files: Sequence[Path], pairs: Sequence[str], started: str | None, unit: int, **given: Any) -> None:
-    """Turns that somebody wrote down: CSV with a first line of names, or JSON lines."""
+@click.option("--block", default=512, show_default=True, type=click.IntRange(min=1), help="Tokens of a block of hash_ids.")
+def turns(files: Sequence[Path], pairs: Sequence[str], started: str | None, unit: int, block: int, **given: Any) -> None:
+    """Turns that somebody wrote down: CSV with a first line of names, or JSON lines; traces in Mooncake's form."""
     mapping: dict[str, str] = {}
     for pair in pairs:
         column, equals, field = pair.rpartition("=")
@@ -149,7 +150,7 @@ def turns(files: Sequence[Path], pairs: Sequence[str], started: str | None, unit
             raise Misuse(f"--map takes COLUMN=FIELD, such as tokens_in=prompt_tokens; not {pair!r}.")
         mapping[column] = field
     started_ns = _time(started)
-    _import(lambda origin: import_turns(files, origin, mapping, started_ns, unit), **given)
+    _import(lambda origin: import_turns(files, origin, mapping, started_ns, unit, block), **given)
 
 
 @import_.command()

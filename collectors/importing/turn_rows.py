@@ -2,11 +2,15 @@
 
 A row needs a time and the prompt's tokens. Where it says how many tokens were hit and restored (or cached, or which share
 was), the turn is complete: the rest was computed. What a row does not say stays open.
+
+Traces in Mooncake's form say what was asked and not what came of it: ``hash_ids`` name the prompt's blocks, equal ones of equal
+beginnings, and ``timestamp`` counts ms from the trace's beginning.
 """
 
 import csv
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
 from pathlib import Path
@@ -15,7 +19,7 @@ from typing import Any
 from turnlens.collectors.importing.errors import SourceError
 from turnlens.collectors.importing.lines import MAX_RECORD_BYTES, Account, read_lines
 from turnlens.collectors.importing.recording import Origin, Recording
-from turnlens.collectors.importing.shapes import objects
+from turnlens.collectors.importing.shapes import items, objects
 from turnlens.collectors.importing.times import wall_ns
 
 KIND = "turns"
@@ -37,6 +41,7 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "model": ("model",),
     "tenant": ("tenant",),
     "run": ("run",),
+    "hash_ids": ("hash_ids",),
 }
 _MINUTE_NS = 60 * 10**9
 
@@ -46,28 +51,40 @@ class _BadRowError(ValueError):
 
 
 def import_turns(
-    paths: Sequence[Path], origin: Origin, mapping: Mapping[str, str], started_ns: int | None = None, unit_tokens: int = 1
+    paths: Sequence[Path],
+    origin: Origin,
+    mapping: Mapping[str, str],
+    started_ns: int | None = None,
+    unit_tokens: int = 1,
+    block_tokens: int = 512,
 ) -> list[Account]:
     """Read files of turns. ``mapping`` says which column is which field of :data:`FIELDS`. Rows without a time follow each
-    other from ``started_ns`` on, a minute apart. Returns the accounts. Raises SourceError and OSError."""
+    other from ``started_ns`` on, a minute apart. ``block_tokens`` is the size of the blocks of ``hash_ids``. Returns the
+    accounts. Raises SourceError and OSError."""
     unknown = sorted(set(mapping.values()) - FIELDS.keys())
     if unknown:
         raise SourceError(f"--map: there is no field {', '.join(unknown)}. There are: {', '.join(FIELDS)}.")
     accounts: list[Account] = []
     found: list[dict[str, Any]] = []
+    alike: Counter[str] = Counter()
     for path in paths:
         account = Account(str(path))
         accounts.append(account)
         for number, row in _rows(path, account):
             try:
-                found.append(_turn(_named(row, mapping), row, number, started_ns))
+                turn = _turn(_named(row, mapping), number, started_ns, block_tokens)
+                if turn["named"] is None:
+                    same = hashlib.sha256(repr(sorted(row.items())).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+                    alike[same] += 1
+                    turn["named"] = f"row-{same}" + (f"-{alike[same]}" if alike[same] > 1 else "")
+                found.append(turn)
                 account.turns += 1
             except _BadRowError as error:
                 account.skip(str(error), number)
     if not found:
         left = ", ".join(f"{reason} ({count})" for account in accounts for reason, count in account.unread.most_common())
         raise SourceError(f"No row is a turn ({left or 'there are none'}). --map COLUMN=FIELD says which column is what.")
-    found.sort(key=lambda turn: (turn["at"], turn["turn_id"]))
+    found.sort(key=lambda turn: (turn["at"], turn["named"]))
     recording = Recording(origin, KIND, "", found[0]["at"], {"unit_tokens": unit_tokens})
     for turn in found:
         _tell(recording, turn)
@@ -112,7 +129,7 @@ def _named(row: Mapping[str, Any], mapping: Mapping[str, str]) -> dict[str, Any]
     return told | {field: value for field, value in own.items() if value is not None}
 
 
-def _turn(row: dict[str, Any], whole: dict[str, Any], number: int, started_ns: int | None) -> dict[str, Any]:
+def _turn(row: dict[str, Any], number: int, started_ns: int | None, block_tokens: int) -> dict[str, Any]:
     prompt = _count(row, "prompt_tokens")
     if prompt is None:
         raise _BadRowError("no prompt_tokens")
@@ -120,7 +137,7 @@ def _turn(row: dict[str, Any], whole: dict[str, Any], number: int, started_ns: i
     if at is None:
         if started_ns is None:
             raise _BadRowError("no time (--started gives rows without times theirs)")
-        at = started_ns + number * _MINUTE_NS
+        at = started_ns + (number * _MINUTE_NS if "hash_ids" not in row else round((_number(row, "start") or 0) * 1e6))
     cached = _count(row, "cached_tokens")
     ratio = _number(row, "cached_ratio")
     if cached is None and ratio is not None:
@@ -135,7 +152,8 @@ def _turn(row: dict[str, Any], whole: dict[str, Any], number: int, started_ns: i
     if (hit or 0) + (restored or 0) > prompt:
         raise _BadRowError("more tokens hit and restored than the prompt has")
     return {
-        "turn_id": _text(row, "turn_id") or f"row-{hashlib.sha256(repr(sorted(whole.items())).encode()).hexdigest()[:16]}",
+        "named": _text(row, "turn_id"),
+        "points": _points(row, prompt, block_tokens),
         "conversation": _text(row, "conversation_id"),
         "at": at,
         "prompt": prompt,
@@ -155,15 +173,17 @@ def _tell(recording: Recording, row: dict[str, Any]) -> None:
     first = None if row["ttft"] is None else at + round(row["ttft"] * 1e9)
     end = max(at if row["total"] is None else at + round(row["total"] * 1e9), first or at)
     turn = recording.recorder.turn(
-        row["turn_id"],
+        row["named"],
         row["conversation"],
         prompt_tokens=row["prompt"],
+        prefix=[key for _, key in row["points"]] or (),
+        prefix_at=[end for end, _ in row["points"]],
         at_ns=at,
         **recording.attributes(
-            f"{row['conversation']}\0{row['turn_id']}\0{at}",
+            f"{row['conversation']}\0{row['named']}\0{at}",
             end_known=False if row["total"] is None else None,
-            # Without a conversation nothing says what had been seen before.
-            prefix_basis="none" if row["conversation"] is None else None,
+            # Without a conversation or blocks nothing says what had been seen before.
+            prefix_basis="none" if row["conversation"] is None and not row["points"] else None,
             **row["facts"],
         ),
     )
@@ -176,6 +196,21 @@ def _tell(recording: Recording, row: dict[str, Any]) -> None:
         if first is not None:
             turn.first_token(at_ns=first)
     turn.finished(row["status"], output_tokens=row["output"], at_ns=end)
+
+
+def _points(row: Mapping[str, Any], prompt: int, block_tokens: int) -> list[tuple[int, str]]:
+    """Where the blocks of a prompt end, and a key of all up to there."""
+    ids = items(row.get("hash_ids"))
+    if not ids:
+        return []
+    if len(ids) != -(-prompt // block_tokens):
+        raise _BadRowError(f"hash_ids that are not those of blocks of {block_tokens} tokens (--block says of how many)")
+    found: list[tuple[int, str]] = []
+    so_far = b""
+    for number, each in enumerate(ids, 1):
+        so_far = hashlib.sha256(so_far + repr(each).encode("utf-8", "surrogatepass")).digest()
+        found.append((min(number * block_tokens, prompt), so_far[:16].hex()))
+    return found
 
 
 def _time(value: Any) -> Any:

@@ -126,3 +126,37 @@ def test_absurd_values_are_counted(name: str, value: str, tmp_path: Path) -> Non
     bad = json.dumps({key: item for key, item in good.items() if key != name})[:-1] + f', "{name}": {value}}}'
     _, account = read(tmp_path / "t.jsonl", f"{json.dumps(good)}\n{bad}\n")
     assert (account.turns, account.unread.total()) == (1, 1)
+
+
+MOONCAKE = [
+    {"timestamp": 0, "input_length": 1_200, "output_length": 50, "hash_ids": [0, 1, 2]},
+    {"timestamp": 250, "input_length": 1_024, "output_length": 5, "hash_ids": [0, 1]},
+    {"timestamp": 250, "input_length": 1_024, "output_length": 5, "hash_ids": [0, 1]},
+    {"timestamp": 900, "input_length": 700, "output_length": 5, "hash_ids": [0, 9], "cached_tokens": 512},
+]
+
+
+def test_mooncakes_form(tmp_path: Path) -> None:
+    """1,200 tokens; 1,024 of them again, and once more just so, which is another turn; then 512 of them, which were cached, and
+    188 others. Of the first three nobody says what a cache did."""
+    text = "".join(json.dumps(row) + "\n" for row in MOONCAKE)
+    store, account = read(tmp_path / "trace.jsonl", text, started_ns=START * 10**9)
+    found = store.rows(
+        "select start_ns, prompt_tokens, output_tokens, seen_tokens, hit_tokens, new_tokens, complete from turns "
+        "order by start_ns, turn_id"
+    )
+    at = START * 10**9
+    assert [tuple(row.values()) for row in found] == [
+        (at, 1_200, 50, None, 0, None, False),
+        (at + 250 * 10**6, 1_024, 5, None, 0, None, False),
+        (at + 250 * 10**6, 1_024, 5, None, 0, None, False),
+        (at + 900 * 10**6, 700, 5, 512, 512, 188, True),
+    ]
+    assert (account.turns, account.unread) == (4, {})
+
+
+def test_blocks_of_another_size_are_counted(tmp_path: Path) -> None:
+    path = tmp_path / "trace.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in MOONCAKE))
+    with pytest.raises(SourceError, match=r"not those of blocks of 64 tokens \(--block says of how many\) \(4\)"):
+        imported(lambda origin: import_turns([path], origin, {}, START * 10**9, block_tokens=64))
