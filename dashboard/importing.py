@@ -12,7 +12,6 @@ from turnlens.collectors.importing.errors import SourceError
 from turnlens.collectors.importing.flare import import_flare
 from turnlens.collectors.importing.lines import Account
 from turnlens.collectors.importing.llama_files import import_llama
-from turnlens.collectors.importing.lmcache import import_vllm
 from turnlens.collectors.importing.otlp_files import import_otlp
 from turnlens.collectors.importing.recording import Origin
 from turnlens.collectors.importing.sglang import KIND as SGLANG
@@ -22,6 +21,7 @@ from turnlens.collectors.importing.sparkcache import import_sparkcache
 from turnlens.collectors.importing.times import wall_ns
 from turnlens.collectors.importing.traffic import import_traffic
 from turnlens.collectors.importing.turn_rows import FIELDS, import_turns
+from turnlens.collectors.importing.vllm import import_vllm
 from turnlens.dashboard import output
 from turnlens.dashboard.verbs import FORMAT, STORE, Misuse, failing
 from turnlens.queries import connect
@@ -130,7 +130,7 @@ def sparkcache(files: Sequence[Path], ranks: int | None, **given: Any) -> None:
 
 @_kind("vllm")
 def vllm(files: Sequence[Path], **given: Any) -> None:
-    """vLLM's log with LMCache's lines, where our plugin is not in the engine. --enable-log-requests says when requests end."""
+    """vLLM's request log (--enable-log-requests, --enable-log-outputs) with LMCache's lines, where our plugin is not in it."""
     _import(lambda origin: import_vllm(files, origin), **given)
 
 

@@ -8,10 +8,10 @@ from turnlens.collectors.importing import sglang, traffic
 from turnlens.collectors.importing.exchange_files import exchange_on
 from turnlens.collectors.importing.lines import MAX_RECORD_BYTES, Account
 from turnlens.collectors.importing.llama_live import AnchorOf, LiveLlama
-from turnlens.collectors.importing.lmcache import LiveVllm
 from turnlens.collectors.importing.recording import Origin
 from turnlens.collectors.importing.sparkcache_live import LiveSparkCache
 from turnlens.collectors.importing.traffic_live import LiveTraffic
+from turnlens.collectors.importing.vllm import LiveVllm
 
 
 class Live(Protocol):
@@ -78,4 +78,4 @@ LIVE: dict[str, Callable[[Begun], Live]] = {
     "sparkcache": _sparkcache,
 }
 # How long a line can be; of the others MAX_LINE_BYTES.
-MOST_BYTES = {"traffic": MAX_RECORD_BYTES, "sglang": MAX_RECORD_BYTES}
+MOST_BYTES = {"traffic": MAX_RECORD_BYTES, "sglang": MAX_RECORD_BYTES, "vllm": MAX_RECORD_BYTES}

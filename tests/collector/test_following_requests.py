@@ -15,13 +15,13 @@ from turnlens.collectors import following
 from turnlens.collectors.importing import sparkcache_live, traffic_live
 from turnlens.collectors.importing.exchange_files import exchange_on
 from turnlens.collectors.importing.lines import Account
-from turnlens.collectors.importing.lmcache import import_vllm
 from turnlens.collectors.importing.recording import Origin
 from turnlens.collectors.importing.sglang import KIND as SGLANG
 from turnlens.collectors.importing.sglang import read_sglang
 from turnlens.collectors.importing.sparkcache import import_sparkcache
 from turnlens.collectors.importing.traffic import import_traffic
 from turnlens.collectors.importing.traffic_live import LiveTraffic
+from turnlens.collectors.importing.vllm import import_vllm
 from turnlens.collectors.server import Collector
 from turnlens.collectors.settings import Settings
 from turnlens.queries import connect

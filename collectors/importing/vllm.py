@@ -1,8 +1,12 @@
-"""vLLM without our plugin, beside LMCache: what LMCache's lines and vLLM's request log say of each request.
+"""vLLM without our plugin: what LMCache's lines and vLLM's request log say of each request.
 
 LMCache says for each request how long it is, what the engine had of it on the device, what LMCache had, and what it would load;
-then what it has loaded and stored. vLLM's request log (``--enable-log-requests``) says when requests came and ended. That the
-rest was computed is known where the request ended, or its end was stored.
+then what it has loaded and stored. vLLM's request log (``--enable-log-requests``) says when requests came, and with
+``--enable-log-outputs`` when they ended; at level DEBUG also the prompt's token ids, which make exact prefixes where all are
+there. That the rest was computed is known where the request ended, or its end was stored. Of a request of which LMCache says
+nothing, nothing is known but its times.
+
+The engine calls a request by its id and ``-`` with eight hexadecimal digits: exactly these are the same request.
 """
 
 import re
@@ -11,8 +15,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from turnlens.collectors.importing.chains import id_points
 from turnlens.collectors.importing.errors import SourceError
-from turnlens.collectors.importing.lines import Account, read_lines
+from turnlens.collectors.importing.lines import MAX_RECORD_BYTES, Account, read_lines
 from turnlens.collectors.importing.recording import Origin, Recording
 from turnlens.collectors.importing.times import time_of
 from turnlens.tracing import Turn
@@ -25,9 +30,24 @@ _ASKED = re.compile(
     rf"(?:but )?need to load: {_N}(?: < min_retrieve {_N}, skip retrieve.*)?\s*"
 )
 _MOVED = re.compile(rf"{_FRONT}\[req_id=(\S{{1,200}})\] (Stored|Retrieved) {_N} out of (?:total )?{_N}\b.*")
-_REQUEST = re.compile(rf"{_FRONT}\b(Received|Finished|Aborted) request (\S{{1,200}}?)[:.,]?(?: .*)?")
+_RECEIVED = re.compile(rf"{_FRONT}\bReceived request (\S{{1,200}}?)[:.,]?(?: .*)?")
+_DETAILS = re.compile(
+    rf"{_FRONT}\bRequest (\S{{1,200}}) details: prompt: .*, prompt_token_ids: \[([\d, ]+)\], prompt_embeds shape: .*"
+)
+_ENDED = re.compile(
+    rf"{_FRONT}\b(?:Finished request (\S{{1,200}}?)[:.,]?(?: .*)?"
+    r"|Generated response (\S{1,200}?)(?: \(streaming complete\))?: output: .*, finish_reason: (\w{1,40}))\s*"
+)
+_ABORTED = re.compile(rf"{_FRONT}\bAborted request(?:\(s\))? (\S{{1,9999}}?)[:.]?(?: .*)?")
+_WORDS = ("Reqid: ", "[req_id=", "request", "Request ", "response ", "NONE_HASH")
+_SUFFIX = re.compile(r"(.+)-[0-9a-f]{8}")
+_STATUS = {"length": "length", "abort": "abort", "error": "error"}
 _HASH = re.compile(rf"{_FRONT}\bInitialized NONE_HASH=(\S{{1,200}})(?: .*)?")
 _REQUESTS = 65_536
+_SILENT = (
+    "Of {} requests there is no line of LMCache: vLLM's own log does not say what was cached. Its responses do with "
+    "--enable-prompt-tokens-details (import them as traffic), and our plugin is exact."
+)
 
 
 @dataclass(slots=True)
@@ -35,6 +55,7 @@ class _Request:
     """What was said of a request that has not ended."""
 
     received_ns: int | None = None
+    token_ids: tuple[int, ...] = ()
     turn: Turn | None = None
     total: int = 0
     known: int = 0  # hit, or loaded, up to here
@@ -43,7 +64,9 @@ class _Request:
 
 
 def _tells(line: str) -> bool:
-    return any(pattern.fullmatch(line) for pattern in (_ASKED, _MOVED, _REQUEST, _HASH))
+    return any(word in line for word in _WORDS) and any(
+        pattern.fullmatch(line) for pattern in (_ASKED, _MOVED, _RECEIVED, _DETAILS, _ENDED, _ABORTED, _HASH)
+    )
 
 
 class _Reader:
@@ -55,6 +78,7 @@ class _Reader:
         self._account = account
         self._requests: dict[str, _Request] = {}
         self._hashes: set[str] = set()
+        self.silent = 0  # requests of which LMCache said nothing
 
     def take(self, line: str, at_ns: int, number: int) -> None:
         """One line, at the time of it or of the one before."""
@@ -62,21 +86,51 @@ class _Reader:
             self._ask(found, at_ns, number)
         elif (found := _MOVED.fullmatch(line)) is not None:
             self._move(found[1], found[2], int(found[3]), int(found[4]), at_ns, number)
-        elif (found := _REQUEST.fullmatch(line)) is not None:
-            self._request(found[1], found[2], at_ns)
+        elif (found := _RECEIVED.fullmatch(line)) is not None:
+            self._note(found[1]).received_ns = at_ns
+        elif (found := _DETAILS.fullmatch(line)) is not None:
+            self._note(found[1]).token_ids = tuple(int(each) for each in found[2].split(",") if len(each) < 12 and each.strip())
+        elif (found := _ENDED.fullmatch(line)) is not None:
+            self._end(found[1] or found[2], _STATUS.get(found[3] or "", "stop"), at_ns)
+        elif (found := _ABORTED.fullmatch(line)) is not None:
+            for request_id in found[1].split(","):
+                self._end(request_id, "abort", at_ns)
         elif (found := _HASH.fullmatch(line)) is not None and len(self._hashes) < 16:
             self._hashes.add(found[1])
 
-    def _request(self, what: str, request_id: str, at_ns: int) -> None:
-        if what == "Received":
-            self._note(request_id).received_ns = at_ns
-        elif (request := self._requests.pop(request_id, None)) is not None and request.turn is not None:
-            if what == "Finished":
-                self._computed(request, at_ns)
-            request.turn.finished("stop" if what == "Finished" else "abort", at_ns=at_ns)
+    def _name(self, request_id: str) -> str:
+        """What a request was called when it was received."""
+        if request_id not in self._requests and (found := _SUFFIX.fullmatch(request_id)) is not None:
+            return found[1] if found[1] in self._requests else request_id
+        return request_id
+
+    def _end(self, request_id: str, status: str, at_ns: int) -> None:
+        name = self._name(request_id)
+        request = self._requests.pop(name, None)
+        if request is None:
+            return
+        if request.turn is None:
+            self.silent += 1
+            request.turn = self._begin(name, request, at_ns)
+        elif status in ("stop", "length"):
+            self._computed(request, at_ns)
+        request.turn.finished(status, at_ns=at_ns)
+
+    def _begin(self, name: str, request: _Request, at_ns: int, prompt: int | None = None) -> Turn:
+        self._account.turns += 1
+        begun = request.received_ns or at_ns
+        points = id_points(request.token_ids) if prompt is not None and len(request.token_ids) == prompt else []
+        return self._recorder.turn(
+            name,
+            prompt_tokens=prompt,
+            prefix=[key for _, key in points] or (),
+            prefix_at=[end for end, _ in points],
+            at_ns=begun,
+            **self._recording.attributes(f"{name} {begun}", prefix_basis=None if points else "none"),
+        )
 
     def _note(self, request_id: str) -> _Request:
-        request = self._requests.setdefault(request_id, _Request())
+        request = self._requests.setdefault(self._name(request_id), _Request())
         if len(self._requests) > _REQUESTS:
             self._requests.pop(next(iter(self._requests)))
         return request
@@ -90,13 +144,7 @@ class _Reader:
         request = self._note(request_id)
         if request.turn is not None:
             return  # asked again while it waits: the first answer counts until something was loaded
-        self._account.turns += 1
-        request.turn = turn = self._recorder.turn(
-            request_id,
-            prompt_tokens=total,
-            at_ns=request.received_ns or at_ns,
-            **self._recording.attributes(f"{request_id} {request.received_ns or at_ns}"),
-        )
+        request.turn = turn = self._begin(self._name(request_id), request, at_ns, total)
         request.total, request.local, request.known = total, local, local
         if found[6] is not None:
             turn.restore_skipped("below_threshold", had, tier="unspecified", at_ns=at_ns)
@@ -110,7 +158,7 @@ class _Reader:
             turn.restore_started(need, tier="unspecified", at_ns=at_ns)
 
     def _move(self, request_id: str, what: str, moved: int, of: int, at_ns: int, number: int) -> None:
-        request = self._requests.get(request_id)
+        request = self._requests.get(self._name(request_id))
         if request is None or request.turn is None:
             self._account.skip("a line of a request that was not asked for", number)
         elif what == "Retrieved" and request.loading:
@@ -134,8 +182,10 @@ class _Reader:
         left = sum(request.turn is not None for request in self._requests.values())
         if left:
             self._account.note(
-                f"{left} requests did not end in the log (--enable-log-requests says when they do): they are incomplete."
+                f"{left} requests did not end in the log (--enable-log-outputs says when they do): they are incomplete."
             )
+        if self.silent:
+            self._account.note(_SILENT.format(self.silent))
         if len(self._hashes) > 1:
             self._account.note("Processes have different NONE_HASH: set the same PYTHONHASHSEED for all of them.")
 
@@ -147,15 +197,13 @@ def import_vllm(paths: Sequence[Path], origin: Origin) -> list[Account]:
     for index, (path, account) in enumerate(zip(paths, accounts, strict=True)):
         year = datetime.fromtimestamp(path.stat().st_mtime, UTC).year
         clock = 0
-        for number, line in read_lines(path, account):
+        for number, line in read_lines(path, account, MAX_RECORD_BYTES):
             if _tells(line):
                 clock = max(clock, time_of(line, year) or clock)
                 lines.append((clock, index, number, line))
-    if not any(_ASKED.fullmatch(line) for _, _, _, line in lines):
+    if not lines:
         names = ", ".join(str(path) for path in paths)
-        raise SourceError(
-            f"{names}: no line of LMCache about a request (Reqid: ...) was found. vLLM's own log does not say more."
-        )
+        raise SourceError(f"{names}: no line about a request was found. vLLM writes them with --enable-log-requests.")
     lines.sort(key=lambda item: item[:3])
     recording = Recording(origin, KIND, "", lines[0][0], {})
     reader = _Reader(recording, accounts[0])

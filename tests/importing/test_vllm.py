@@ -9,7 +9,7 @@ from memory_store import MemoryStore
 
 from turnlens.collectors.importing.errors import SourceError
 from turnlens.collectors.importing.lines import Account
-from turnlens.collectors.importing.lmcache import import_vllm
+from turnlens.collectors.importing.vllm import import_vllm
 
 
 def at(second: int, text: str) -> str:
@@ -110,9 +110,7 @@ def test_what_did_not_end_is_incomplete(tmp_path: Path) -> None:
         tmp_path, [asked(1, "q", 500, 0, 0, 0), asked(2, "w", 500, 0, 256, 256), log(3, "Aborted request w.")]
     )
     assert [(row[0], row[5]) for row in turns(store)] == [("q", False), ("w", False)]
-    assert account.notes == [
-        "1 requests did not end in the log (--enable-log-requests says when they do): they are incomplete."
-    ]
+    assert account.notes == ["1 requests did not end in the log (--enable-log-outputs says when they do): they are incomplete."]
 
 
 def test_hostile_lines(tmp_path: Path) -> None:
@@ -131,6 +129,55 @@ def test_hostile_lines(tmp_path: Path) -> None:
     assert dict(account.unread) == {"counts that cannot be": 2, "a line of a request that was not asked for": 1}
 
 
+def test_vllms_ids_with_their_suffix_and_its_outputs(tmp_path: Path) -> None:
+    """vLLM 0.32: the engine's id has eight digits more; at DEBUG token ids stand there, so that what had been seen is known. The
+    second prompt begins with the first one, of which 64 tokens are on the device and 64 nowhere any more."""
+    ids = ", ".join(map(str, range(1_000, 1_192)))
+    short = ", ".join(map(str, range(1_000, 1_128)))
+    forged = "'x, finish_reason: length'"
+    lines = [
+        log(0, f"Request q1 details: prompt: 'secret', prompt_token_ids: [{short}], prompt_embeds shape: None."),
+        log(0, "Received request q1: params: SamplingParams(n=1), lora_request: None."),
+        log(0, "Added request q1-0a1b2c3d."),
+        asked(1, "q1-0a1b2c3d", 128, 0, 0, 0),
+        log(2, "Generated response q1 (streaming delta): output: 'a', finish_reason: None"),
+        log(3, f"Generated response q1 (streaming complete): output: {forged}, finish_reason: stop"),
+        log(4, f"Request q2 details: prompt: ', prompt_token_ids: [7], prompt_embeds shape: None.', prompt_token_ids: [{ids}], "
+            "prompt_embeds shape: None."),
+        log(4, "Received request q2: params: SamplingParams(n=1), lora_request: None."),
+        asked(5, "q2-0a1b2c3e", 192, 64, 0, -64),
+        log(6, "Generated response q2: output: '', finish_reason: length"),
+        log(7, "Received request q3: params: x"),
+        asked(8, "q3-nothexad", 100, 0, 0, 0),
+        asked(8, "q3-0a1b2c3f", 100, 0, 0, 0),
+        log(9, "Aborted request(s) q3-0a1b2c3f,q9."),
+    ]  # fmt: skip
+    store, account = read(tmp_path, lines)
+    assert turns(store) == [
+        ("q1", 128, 0, 0, 128, True, "stop"),
+        ("q2", 192, 64, 0, 128, True, "length"),
+        ("q3", 100, 0, 0, 0, False, "abort"),
+        ("q3-nothexad", None, None, None, None, False, None),
+    ]
+    rows = store.rows("select recomputed_tokens, new_tokens from turns where complete order by start_ns")
+    assert [tuple(row.values()) for row in rows] == [(0, 128), (64, 64)]
+    assert account.unread == {}
+    assert store.rows("select count(*) as n from spans where attributes::varchar like '%secret%'") == [{"n": 0}]
+
+
+def test_vllms_log_alone_says_when(tmp_path: Path) -> None:
+    """Its times, and that of its cache nothing is known."""
+    lines = [log(1, "Received request q1: params: x"), log(3, "Generated response q1: output: 'a', finish_reason: stop")]
+    store, account = read(tmp_path, lines)
+    assert store.rows("select turn_id, prompt_tokens, hit_tokens, total_seconds, verdict from turns") == [
+        {"turn_id": "q1", "prompt_tokens": None, "hit_tokens": 0, "total_seconds": 2.0, "verdict": "incomplete"}
+    ]
+    assert account.notes == [
+        "Of 1 requests there is no line of LMCache: vLLM's own log does not say what was cached. Its responses do with "
+        "--enable-prompt-tokens-details (import them as traffic), and our plugin is exact."
+    ]
+
+
 def test_a_log_of_something_else_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match="no line of LMCache about a request"):
-        read(tmp_path, [log(1, "Received request q: x")])
+    with pytest.raises(SourceError, match="no line about a request was found"):
+        read(tmp_path, [log(1, "Avg prompt throughput: 1.0 tokens/s")])
