@@ -46,6 +46,10 @@ class Ends:
         if len(self._ends) > _REMEMBERED:
             self._ends.popitem(last=False)
 
+    def prompt(self, digest: str) -> int | None:
+        """Where a prompt of these messages ended."""
+        return self._ends.get(("prompt", digest))
+
     def points(self, digests: Sequence[str], prompt_tokens: int) -> list[tuple[str, int]]:
         """Prefix keys of a prompt and where each ends, ascending: of its beginnings that earlier ones had, and its own end."""
         found: dict[int, str] = {}

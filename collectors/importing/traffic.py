@@ -77,7 +77,10 @@ class TrafficTurns:
         self._timeline.run()
 
     def _begin(self, exchange: Exchange, conversation: str, prompt: int | None, begun: int, in_order: bool) -> Turn:
-        points = self._points(exchange, prompt)
+        digests = chain_digests(exchange.messages)
+        cut = self._cut(digests, prompt)
+        # What was cut begins with nothing that had been there.
+        points = self._points(exchange, digests[-1:] if cut else digests, prompt)
         of = f"{exchange.request_id}\0{begun}"
         return self._recorder.turn(
             exchange.request_id,
@@ -94,16 +97,20 @@ class TrafficTurns:
                 model=exchange.model,
                 cache_disabled=None if exchange.reads_cache else "by_request",
                 prefix_basis=None if in_order and (exchange.messages or exchange.token_ids) else "none",
-                prompt_changed=self._answers.changed(conversation, exchange.messages),
+                prompt_changed="truncation" if cut else self._answers.changed(conversation, exchange.messages),
             ),
         )
 
-    def _points(self, exchange: Exchange, prompt: int | None) -> list[tuple[int, str]]:
+    def _cut(self, digests: Sequence[str], prompt: int | None) -> bool:
+        """Whether the server left something out: with all messages of an earlier prompt, and more, it has no more tokens."""
+        ends = (self._ends.prompt(digest) for digest in digests[:-1])
+        return prompt is not None and any(end is not None and end >= prompt for end in ends)
+
+    def _points(self, exchange: Exchange, digests: Sequence[str], prompt: int | None) -> list[tuple[int, str]]:
         """Where the prompt can be told from others: after every so many token ids, else after messages."""
         if exchange.token_ids is not None and len(exchange.token_ids) == prompt:
             return id_points(exchange.token_ids)
-        known = self._ends.points(chain_digests(exchange.messages), prompt or 0)
-        return thinned([(end, key) for key, end in known])
+        return thinned([(end, key) for key, end in self._ends.points(digests, prompt or 0)])
 
     @staticmethod
     def _admit(turn: Turn, exchange: Exchange, cached: int, begun: int) -> None:

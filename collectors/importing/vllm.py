@@ -39,11 +39,19 @@ _ENDED = re.compile(
     r"|Generated response (\S{1,200}?)(?: \(streaming complete\))?: output: .*, finish_reason: (\w{1,40}))\s*"
 )
 _ABORTED = re.compile(rf"{_FRONT}\bAborted request(?:\(s\))? (\S{{1,9999}}?)[:.]?(?: .*)?")
-_WORDS = ("Reqid: ", "[req_id=", "request", "Request ", "response ", "NONE_HASH")
+_WORDS = ("Reqid: ", "[req_id=", "request", "Request ", "response ", "worker_id=", "KV Router", "NONE_HASH")
+# Dynamo's router, of each worker that it thinks about, and what it is told of its blocks.
+_ROUTED = re.compile(rf"{_FRONT}\bFormula for worker_id=\d{{1,20}} dp_rank=\d{{1,6}} with {_N} cached blocks: .*")
+_BLOCKS = re.compile(rf"{_FRONT}\bKV Router block size mismatch!.* existing_block_size={_N} requested_block_size={_N}\b.*")
 _SUFFIX = re.compile(r"(.+)-[0-9a-f]{8}")
 _STATUS = {"length": "length", "abort": "abort", "error": "error"}
 _HASH = re.compile(rf"{_FRONT}\bInitialized NONE_HASH=(\S{{1,200}})(?: .*)?")
 _REQUESTS = 65_536
+_BLIND = (
+    "Dynamo's router found cached blocks in none of {} choices, while {} requests were hit on the device: it does not hear of "
+    "the engine's blocks (placement.router). See that the engine publishes its KV events, and with the router's block size."
+)
+_OTHER_BLOCKS = "Dynamo's router counts in blocks of {} tokens, and the engine in blocks of {}: it will find nothing there."
 _SILENT = (
     "Of {} requests there is no line of LMCache: vLLM's own log does not say what was cached. Its responses do with "
     "--enable-prompt-tokens-details (import them as traffic), and our plugin is exact."
@@ -65,7 +73,7 @@ class _Request:
 
 def _tells(line: str) -> bool:
     return any(word in line for word in _WORDS) and any(
-        pattern.fullmatch(line) for pattern in (_ASKED, _MOVED, _RECEIVED, _DETAILS, _ENDED, _ABORTED, _HASH)
+        pattern.fullmatch(line) for pattern in (_ASKED, _MOVED, _RECEIVED, _DETAILS, _ENDED, _ABORTED, _ROUTED, _BLOCKS, _HASH)
     )
 
 
@@ -79,6 +87,7 @@ class _Reader:
         self._requests: dict[str, _Request] = {}
         self._hashes: set[str] = set()
         self.silent = 0  # requests of which LMCache said nothing
+        self._hits = self._choices = self._seen_choices = 0  # requests hit on the device; choices of a router, with blocks
 
     def take(self, line: str, at_ns: int, number: int) -> None:
         """One line, at the time of it or of the one before."""
@@ -95,6 +104,11 @@ class _Reader:
         elif (found := _ABORTED.fullmatch(line)) is not None:
             for request_id in found[1].split(","):
                 self._end(request_id, "abort", at_ns)
+        elif (found := _ROUTED.fullmatch(line)) is not None:
+            self._choices += 1
+            self._seen_choices += int(found[1]) > 0
+        elif (found := _BLOCKS.fullmatch(line)) is not None:
+            self._account.note(_OTHER_BLOCKS.format(found[2], found[1]))
         elif (found := _HASH.fullmatch(line)) is not None and len(self._hashes) < 16:
             self._hashes.add(found[1])
 
@@ -145,6 +159,7 @@ class _Reader:
         if request.turn is not None:
             return  # asked again while it waits: the first answer counts until something was loaded
         request.turn = turn = self._begin(self._name(request_id), request, at_ns, total)
+        self._hits += local > 0
         request.total, request.local, request.known = total, local, local
         if found[6] is not None:
             turn.restore_skipped("below_threshold", had, tier="unspecified", at_ns=at_ns)
@@ -184,6 +199,8 @@ class _Reader:
             self._account.note(
                 f"{left} requests did not end in the log (--enable-log-outputs says when they do): they are incomplete."
             )
+        if self._choices and self._hits and not self._seen_choices:
+            self._account.note(_BLIND.format(self._choices, self._hits))
         if self.silent:
             self._account.note(_SILENT.format(self.silent))
         if len(self._hashes) > 1:

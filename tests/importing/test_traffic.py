@@ -166,6 +166,19 @@ def test_a_history_that_was_cut(tmp_path: Path) -> None:
     assert {row[3] for row in causes(store, "r1")} == {"provided.turn", "prefix_changed.truncation"}
 
 
+def test_a_server_that_leaves_messages_out_by_itself(tmp_path: Path) -> None:
+    """case 26: with num_ctx 32,768 the server cuts what is longer to half of it, and keeps the first messages: every turn has
+    16,386 tokens, however many messages there are, and but for the first of them all are computed again."""
+    asked = [SYSTEM, *(user(f"Question {n}, with all that belongs to it.") for n in range(4))]
+    rows = [exchange(n, asked[: n + 2], 16_386, 47 if n else 0) for n in range(3)]
+    store, _ = read(tmp_path, rows)
+    assert causes(store, "r0") == [(0, 16_386, "new", "first_seen.new_conversation")]
+    for turn in ("r1", "r2"):
+        found = causes(store, turn)
+        assert found[0] == (0, 47, "hit", "provided.turn")
+        assert {row[3] for row in found[1:]} == {"prefix_changed.truncation"}
+
+
 def test_a_prompt_of_whole_blocks(tmp_path: Path) -> None:
     """case 21: of 1,024 tokens asked again none are hit, of 1,025 all but one, with blocks of 1,024: the last block is computed."""
     asked = [SYSTEM, user("The same question again, to the letter.")]

@@ -178,6 +178,28 @@ def test_vllms_log_alone_says_when(tmp_path: Path) -> None:
     ]
 
 
+def test_a_router_that_sees_no_blocks(tmp_path: Path) -> None:
+    """case 25: the engine hits, and the router's overlap is 0 in every choice; and it counts in other blocks."""
+
+    def choice(second: int, worker: int, blocks: int) -> str:
+        said = f"Formula for worker_id={worker} dp_rank=0 with {blocks} cached blocks: 1.562 = 1.0 * prefill_blocks + decode_blocks"
+        return f"2026-09-21T14:13:{second:02}.000000Z INFO dynamo_llm::kv_router::scheduler: {said}"
+
+    mismatch = (
+        "2026-09-21T14:13:00.000000Z WARN dynamo_llm::discovery::model_manager: KV Router block size mismatch! "
+        "model=m existing_block_size=16 requested_block_size=64"
+    )
+    hit = [asked(3, "q", 500, 400, 400, 0), log(4, "Finished request q.")]
+    _, account = read(tmp_path, [mismatch, choice(1, 11, 0), choice(2, 12, 0), *hit])
+    assert account.notes == [
+        "Dynamo's router counts in blocks of 64 tokens, and the engine in blocks of 16: it will find nothing there.",
+        "Dynamo's router found cached blocks in none of 2 choices, while 1 requests were hit on the device: it does not hear of "
+        "the engine's blocks (placement.router). See that the engine publishes its KV events, and with the router's block size.",
+    ]
+    _, account = read(tmp_path, [choice(1, 11, 0), choice(2, 12, 25), *hit])
+    assert account.notes == []
+
+
 def test_a_log_of_something_else_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="no line about a request was found"):
         read(tmp_path, [log(1, "Avg prompt throughput: 1.0 tokens/s")])
