@@ -54,7 +54,10 @@ class TrafficTurns:
         been seen before it can no longer be said."""
         begun = exchange.start_ns or 0
         self._timeline.run(begun)
-        conversation = self._conversations.of(exchange.request_id, exchange.messages, exchange.conversation_id)
+        # Without messages the keys of the prompt say what it goes on from, where there are any.
+        conversation = exchange.conversation_id
+        if exchange.messages:
+            conversation = self._conversations.of(exchange.request_id, exchange.messages, conversation)
         prompt, cached = _counts(exchange)
         turn = self._begin(exchange, conversation, prompt, begun, in_order)
         end = max(exchange.end_ns or begun, begun)
@@ -76,7 +79,7 @@ class TrafficTurns:
         """No more exchanges come."""
         self._timeline.run()
 
-    def _begin(self, exchange: Exchange, conversation: str, prompt: int | None, begun: int, in_order: bool) -> Turn:
+    def _begin(self, exchange: Exchange, conversation: str | None, prompt: int | None, begun: int, in_order: bool) -> Turn:
         digests = chain_digests(exchange.messages)
         cut = self._cut(digests, prompt)
         # What was cut begins with nothing that had been there.
@@ -97,9 +100,12 @@ class TrafficTurns:
                 model=exchange.model,
                 cache_disabled=None if exchange.reads_cache else "by_request",
                 prefix_basis=None if in_order and (exchange.messages or exchange.token_ids) else "none",
-                prompt_changed="truncation" if cut else self._answers.changed(conversation, exchange.messages),
+                prompt_changed="truncation" if cut else self._changed(conversation, exchange),
             ),
         )
+
+    def _changed(self, conversation: str | None, exchange: Exchange) -> str | None:
+        return None if conversation is None else self._answers.changed(conversation, exchange.messages)
 
     def _cut(self, digests: Sequence[str], prompt: int | None) -> bool:
         """Whether the server left something out: with all messages of an earlier prompt, and more, it has no more tokens."""
@@ -134,7 +140,7 @@ class TrafficTurns:
                     left.publish.skip("output_not_cached", at_ns=begun)
                 return
 
-    def _end(self, exchange: Exchange, conversation: str, turn: Turn, prompt: int | None, end: int) -> None:
+    def _end(self, exchange: Exchange, conversation: str | None, turn: Turn, prompt: int | None, end: int) -> None:
         output = exchange.usage.output_tokens
         if prompt is not None and exchange.token_ids and exchange.answer_ids and len(exchange.token_ids) == prompt:
             points = id_points((*exchange.token_ids, *exchange.answer_ids[:-1]))
@@ -148,7 +154,8 @@ class TrafficTurns:
                 self._ends.note("answer", answered, prompt + output - 1)
                 publish = self._recorder.publish(key_of("answer", answered), prompt + output - 1, turn=turn, slots=0, at_ns=end)
                 _remember(self._left, answered, _Ended(prompt, prompt + output - 1, publish))
-        self._answers.note(conversation, exchange)
+        if conversation is not None:
+            self._answers.note(conversation, exchange)
         turn.finished(exchange.status, output_tokens=output, at_ns=end)
 
 
