@@ -13,7 +13,6 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -159,9 +158,12 @@ class _Follower:
     def _follow(self) -> None:
         if self._live is None:
             for path in self._earlier():
-                with path.open("rb") as file:
-                    self._begin(file, path)
-                    self._read(file)
+                try:
+                    with path.open("rb") as file:
+                        self._begin(file, path)
+                        self._read(file)
+                except OSError as error:
+                    self._say(f"{path} is not read: {error.strerror or error}")
         while not self._ended.is_set():
             path = self._files.current()
             with path.open("rb") as file:
@@ -184,10 +186,9 @@ class _Follower:
         self._ends = ends_of(path) if self._kind == "llama" else {}
         self._file_ns, self._catching_up = stat.st_mtime_ns, True
         if self._live is None:
-            year = datetime.fromtimestamp(stat.st_mtime, UTC).year
             seed = self._memory.continued.get(first)
             self._live = LIVE[self._kind](
-                Begun(self._origin, self._account, self._anchor_of, self._started_ns, year, seed, self._ranks)
+                Begun(self._origin, self._account, self._anchor_of, self._started_ns, seed, self._ranks)
             )
         elif self._live.seed is not None:
             self._memory.continued[first] = self._live.seed

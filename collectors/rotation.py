@@ -14,7 +14,7 @@ class LogFiles:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._is_pattern = any(sign in path.name for sign in "*?[")
+        self._is_pattern = any(sign in path.name for sign in "*?")
 
     def current(self) -> Path:
         """The file that is written now. Raises FileNotFoundError."""
@@ -39,8 +39,11 @@ class LogFiles:
         current = self.current()
         if not inode or not current.exists() or current.stat().st_ino == inode:
             return None
-        beside = (path for path in current.parent.glob("*") if path != current and path.is_file())
-        return next((path for path in beside if path.name.startswith(current.name) and path.stat().st_ino == inode), None)
+        if self._is_pattern:
+            beside = self._matching()
+        else:
+            beside = [path for path in current.parent.glob("*") if path.name.startswith(current.name) and path.is_file()]
+        return next((path for path in beside if path != current and path.stat().st_ino == inode), None)
 
     def _matching(self) -> list[Path]:
         return sorted(path for path in self._path.parent.glob(self._path.name) if path.is_file())

@@ -7,6 +7,7 @@ from turnlens.collectors.importing.exchanges import Exchange, Said
 from turnlens.tracing.messages import without_thinking
 
 _CONVERSATIONS = 4_096
+_CHARACTERS = 64 << 20
 
 
 class Answers:
@@ -14,6 +15,7 @@ class Answers:
 
     def __init__(self) -> None:
         self._latest: OrderedDict[str, tuple[Sequence[Said], Said | None]] = OrderedDict()
+        self._characters = 0
 
     def changed(self, conversation: str, messages: Sequence[Said]) -> str | None:
         """``thinking_stripped`` or ``output_rerendered`` where these messages go on from the conversation's latest request and
@@ -34,7 +36,12 @@ class Answers:
 
     def note(self, conversation: str, exchange: Exchange) -> None:
         """An exchange of a conversation is over."""
+        before = self._latest.pop(conversation, None)
+        self._characters += _size(exchange.messages, exchange.answer) - (0 if before is None else _size(*before))
         self._latest[conversation] = (exchange.messages, exchange.answer)
-        self._latest.move_to_end(conversation)
-        if len(self._latest) > _CONVERSATIONS:
-            self._latest.popitem(last=False)
+        while len(self._latest) > _CONVERSATIONS or self._characters > _CHARACTERS:
+            self._characters -= _size(*self._latest.popitem(last=False)[1])
+
+
+def _size(messages: Sequence[Said], answer: Said | None) -> int:
+    return sum(len(said.text) for said in messages) + (0 if answer is None else len(answer.text))

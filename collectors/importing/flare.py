@@ -10,7 +10,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
@@ -66,11 +65,12 @@ def import_flare(
         for start in starts:
             seed = repr(sorted((rank.rank, rank.tokens, rank.slots, rank.limited_by) for rank in start.ranks.values()))
             alike[seed] += 1
-            seed = f"{start.at_ns} {seed}" if start.at_ns is not None else f"{alike[seed]} {seed}"
+            said_ns = start.at_ns or (started_ns if start is starts[-1] else None)
+            seed = f"{said_ns} {seed}" if said_ns is not None else f"{alike[seed]} {seed}"
             instance = instance_of(origin, KIND, hashlib.sha256(seed.encode()).hexdigest())
-            at_ns = start.at_ns or origin.started_ns(instance)
+            at_ns = said_ns or origin.started_ns(instance)
             if at_ns is None and start is starts[-1]:
-                at_ns = started_ns or path.stat().st_mtime_ns
+                at_ns = path.stat().st_mtime_ns
             if at_ns is None:
                 untold += 1
                 continue
@@ -84,7 +84,7 @@ def import_flare(
 def _starts(path: Path, account: Account) -> list[_Start]:
     """The engine starts of a log: a rank that says it again has started again."""
     found: list[_Start] = []
-    year = datetime.fromtimestamp(path.stat().st_mtime, UTC).year
+    by_ns = path.stat().st_mtime_ns
     for _, line in read_lines(path, account):
         if "Allocate cache." not in line:
             continue
@@ -98,7 +98,7 @@ def _starts(path: Path, account: Account) -> list[_Start]:
         if not found or rank.rank in found[-1].ranks:
             found.append(_Start())
         found[-1].ranks[rank.rank] = rank
-        found[-1].at_ns = found[-1].at_ns or time_of(line, year)
+        found[-1].at_ns = found[-1].at_ns or time_of(line, by_ns)
     return found
 
 

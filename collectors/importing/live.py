@@ -38,14 +38,13 @@ class Live(Protocol):
 @dataclass(frozen=True, slots=True)
 class Begun:
     """What is known where following begins. ``anchor_of`` is of kinds whose clock begins with the server; ``started_ns`` keeps
-    the time that it is given first; ``year`` is of lines without one; ``seed`` names the start that the file goes on from;
+    the time that it is given first; ``seed`` names the start that the file goes on from;
     ``ranks`` is how many must hold a restored span."""
 
     origin: Origin
     account: Account
     anchor_of: AnchorOf
     started_ns: Callable[[int], int]
-    year: int
     seed: str | None
     ranks: int
 
@@ -55,7 +54,7 @@ def _llama(begun: Begun) -> Live:
 
 
 def _vllm(begun: Begun) -> Live:
-    return LiveVllm(begun.origin, begun.account, begun.started_ns, begun.year)
+    return LiveVllm(begun.origin, begun.account, begun.started_ns)
 
 
 def _traffic(begun: Begun) -> Live:

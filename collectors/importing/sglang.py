@@ -22,9 +22,11 @@ from turnlens.collectors.importing.shapes import items, objects
 from turnlens.collectors.importing.times import wall_ns
 
 KIND = "sglang"
-_FINISH = re.compile(
-    r"(?:\[(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)[^\]]{0,80}\] )?Finish: obj=.*, out=\{.*'meta_info': (\{.*\})\}\s*"
-)
+_FINISH = re.compile(r"(?:\[(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)[^\]]{0,80}\] )?Finish: obj=")
+# A string as Python writes it; one that is not closed goes to the end.
+_STRING = re.compile(r"'(?:[^'\\]|\\.)*+(?:'|$)|\"(?:[^\"\\]|\\.)*+(?:\"|$)")
+_OUT, _META = ", out={", "'meta_info': "
+_MOST_META = 4 << 20
 _NO_RECORD = "a line that is no record of a request"
 _CUT = "..."
 _RETRACTED = (
@@ -61,7 +63,7 @@ def sglang_exchange(line: str, number: int, account: Account) -> Exchange | None
         return None if record is None else exchange_of(record, "", needs_messages=False)
     except NotAnExchangeError as error:
         account.skip(str(error), number)
-    except (ValueError, OverflowError, RecursionError, SyntaxError, MemoryError):
+    except (ValueError, TypeError, OverflowError, RecursionError, SyntaxError, MemoryError):
         account.skip("a value that cannot be", number)
     return None
 
@@ -90,11 +92,17 @@ def _record(line: str) -> dict[str, Any] | None:
 def _of_text(line: str) -> dict[str, Any] | None:
     if "Finish: obj=" not in line:
         return None
-    found = _FINISH.fullmatch(line)
-    if found is None:
+    found, line = _FINISH.match(line), line.rstrip()
+    # Strings hold whatever a client or a model wrote: only what stands outside of them is the record's own.
+    bare = _STRING.sub(lambda said: said[0] if said[0] == "'meta_info'" else "_" * len(said[0]), line)
+    out = bare.rfind(_OUT)
+    start = bare.find(_META, out) + len(_META)
+    if found is None or out < 0 or start < len(_META) or not bare.endswith("}}") or len(line) - start > _MOST_META:
         raise NotAnExchangeError(_NO_RECORD)
-    # Not what was asked: in this form it cannot be told from what a text makes up.
-    return _with_times({}, {"meta_info": ast.literal_eval(found[2])}, found[1])
+    if "#" in bare[start:]:
+        raise NotAnExchangeError(_NO_RECORD)
+    # Not what was asked: in this form it is not written so that it could be read back.
+    return _with_times({}, {"meta_info": ast.literal_eval(line[start:-1])}, found[1])
 
 
 def _with_times(asked: dict[str, Any], out: dict[str, Any] | None, line_time: Any) -> dict[str, Any]:

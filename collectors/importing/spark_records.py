@@ -76,8 +76,9 @@ class Receipt:
     end_ns: int | None
 
 
-def reuse_of(line: str) -> Reuse | str | None:
-    """The record of a line; a reason where it has one that cannot be used; None where it has none."""
+def reuse_of(line: str, by_ns: int) -> Reuse | str | None:
+    """The record of a line; a reason where it has one that cannot be used; None where it has none. ``by_ns`` is a time by which
+    it was written."""
     found = _RECORD.fullmatch(line)
     if found is None:
         return None
@@ -95,17 +96,17 @@ def reuse_of(line: str) -> Reuse | str | None:
     if not isinstance(time_ns, int) or isinstance(time_ns, bool) or not 0 <= time_ns < 1 << 62:
         if event != "restore_timing":
             return "a record without a time"
-        time_ns = time_of(line) or 0
+        time_ns = time_of(line, by_ns) or 0
     return Reuse(event, request_id[:200], time_ns, whole(record.get("rank")), record)
 
 
-def commit_of(line: str) -> Commit | None:
-    """The commit of a line, or that it was skipped."""
+def commit_of(line: str, by_ns: int) -> Commit | None:
+    """The commit of a line, or that it was skipped. ``by_ns`` is a time by which it was written."""
     if (found := _COMMITTED.fullmatch(line)) is not None:
         rank, tokens, digest, took = found.groups()
-        return Commit(digest, int(rank), int(tokens), "committed", round(float(took) * 1e6), time_of(line))
+        return Commit(digest, int(rank), int(tokens), "committed", round(float(took) * 1e6), time_of(line, by_ns))
     if (found := _SKIPPED.fullmatch(line)) is not None:
-        return Commit(found[2], None, 0, found[1], 0, time_of(line))
+        return Commit(found[2], None, 0, found[1], 0, time_of(line, by_ns))
     return None
 
 

@@ -50,7 +50,8 @@ class Request:
     @property
     def identity(self) -> str:
         """What makes it this request and no other."""
-        began = self.events[0].time_ns if self.events else self.receipt.start_ns if self.receipt is not None else 0
+        first = self.receipt.start_ns if self.receipt is not None else 0
+        began = min((event.time_ns for event in self.events if event.time_ns), default=first)
         return f"{self.request_id}\0{began}"
 
 
@@ -66,17 +67,18 @@ class Found:
 
     def read(self, path: Path, account: Account) -> None:
         """A log, or a file of receipts. Raises OSError."""
+        by_ns = path.stat().st_mtime_ns
         for number, line in read_lines(path, account, MAX_RECORD_BYTES):
             if line.startswith("{"):
                 for item in _receipts(line, number, account):
                     self.receipts[item.request_id, item.start_ns] = item
                 continue
-            record = reuse_of(line)
+            record = reuse_of(line, by_ns)
             if isinstance(record, str):
                 account.skip(record, number)
             elif record is not None:
                 self._take(record)
-            elif (commit := commit_of(line)) is not None:
+            elif (commit := commit_of(line, by_ns)) is not None:
                 self.commits.append(commit)
 
     def _take(self, record: Reuse) -> None:

@@ -78,6 +78,7 @@ class Teller:
         self._offset = offset_ns
         self._turns: dict[int, Turn] = {}
         self._committed: OrderedDict[tuple[str, int], set[int]] = OrderedDict()  # by digest and tokens, on which ranks
+        self._commits: OrderedDict[Commit, None] = OrderedDict()
         self._untimed = 0
 
     def take(self, request: Request) -> None:
@@ -205,14 +206,18 @@ class Teller:
         if commit.outcome != "committed":
             self._timeline.add(commit.time_ns, partial(self._publish, commit, "skipped", commit.outcome))
             return
+        if commit in self._commits:
+            return  # logs can overlap
+        self._commits[commit] = None
         known = self._committed.setdefault((commit.digest, commit.tokens), set())
-        before = len(known)
         if commit.rank is not None:
             known.add(commit.rank)
-        if before < self._ranks <= len(known):
+        if len(known) >= self._ranks:
+            del self._committed[commit.digest, commit.tokens]  # it can be evicted, and committed again
             self._timeline.add(commit.time_ns, partial(self._publish, commit, "committed", None))
-        if len(self._committed) > _COMMITS:
-            self._committed.popitem(last=False)
+        for memory in (self._committed, self._commits):
+            if len(memory) > _COMMITS:
+                memory.popitem(last=False)
 
     def note_commits(self, account: Account) -> None:
         """Say which were not told."""

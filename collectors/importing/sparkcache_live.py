@@ -19,6 +19,8 @@ from turnlens.collectors.importing.timeline import Timeline
 _HOLD_NS = 10 * 10**9
 _REMEMBERED = 65_536
 _MOST_OPEN = 10_000
+_MOST_EVENTS = 256
+_STEP_NS = 10**9
 
 
 class LiveSparkCache:
@@ -36,18 +38,19 @@ class LiveSparkCache:
         self._seen: OrderedDict[tuple[object, ...], None] = OrderedDict()
         self._newest_ns = 0
         self._newest_at = 0.0
+        self._released_ns = 0
         self._recording: Recording | None = None
         self._timeline = Timeline()
         self._teller: Teller | None = None
 
     def take(self, line: str, number: int) -> None:
         """The next line."""
-        record = reuse_of(line)
+        record = reuse_of(line, time.time_ns())
         if isinstance(record, str):
             self._account.skip(record, number)
         elif record is not None:
             self._record(record)
-        elif (commit := commit_of(line)) is not None and commit.time_ns is not None:
+        elif (commit := commit_of(line, time.time_ns())) is not None and commit.time_ns is not None:
             self._begun(commit.time_ns).commit(commit)
 
     def _record(self, record: Reuse) -> None:
@@ -56,6 +59,9 @@ class LiveSparkCache:
             return
         if record.time_ns < WALL_NS:
             self._account.skip("a record without a wall time: import the log")
+            return
+        if record.time_ns > time.time_ns() + _HOLD_NS:
+            self._account.skip("a record of the future")
             return
         self._seen[same] = None
         _bound(self._seen)
@@ -70,10 +76,14 @@ class LiveSparkCache:
             if request is not None:
                 self._tell(self._open.pop(record.request_id))
             request = self._open[record.request_id] = Request(record.request_id)
+        if len(request.events) >= _MOST_EVENTS:
+            self._account.skip("a record of a request that has too many")
+            return
         request.events.append(record)
         if record.time_ns > self._newest_ns:
             self._newest_ns, self._newest_at = record.time_ns, time.monotonic()
-        self._release(self._newest_ns)
+        if self._newest_ns >= self._released_ns + _STEP_NS or len(self._open) > _MOST_OPEN:
+            self._release(self._newest_ns)
 
     def _begun(self, first_ns: int) -> Teller:
         if self._teller is None:
@@ -96,6 +106,7 @@ class LiveSparkCache:
 
     def _release(self, now_ns: int) -> None:
         """Tell every request whose account came some seconds ago, and those of which nothing came for long."""
+        self._released_ns = now_ns
         for name, request in list(self._open.items()):
             quiet = now_ns - request.events[-1].time_ns
             if (request.attribution is not None and quiet >= _HOLD_NS) or quiet >= QUIET_NS or len(self._open) > _MOST_OPEN:

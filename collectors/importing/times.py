@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 _ISO = re.compile(r"(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,6})?)")
 _VLLM = re.compile(r"\b(?:DEBUG|INFO|WARNING|ERROR) (\d\d)-(\d\d) (\d\d:\d\d:\d\d)\b")
 _HEAD = 200
+_DAY_NS = 86_400 * 10**9
 
 
 def wall_ns(value: object) -> int | None:
@@ -26,12 +27,15 @@ def wall_ns(value: object) -> int | None:
     return at if 31_536_000 * 10**9 < at < 1 << 62 else None
 
 
-def time_of(line: str, year: int | None = None) -> int | None:
-    """The time at the head of a line of a log: ISO 8601, or vLLM's without a year where one is given. UTC where it names no
-    zone; None where there is none."""
+def time_of(line: str, by_ns: int) -> int | None:
+    """The time at the head of a line of a log that was written by ``by_ns`` (a day is allowed for zones): ISO 8601, or vLLM's,
+    which has no year: the latest. UTC where it names no zone; None where there is none, or a later one."""
     head = line[:_HEAD]
-    if (found := _ISO.search(head)) is not None:
-        return wall_ns(found[1].replace(",", "."))
-    if year is not None and (found := _VLLM.search(head)) is not None:
-        return wall_ns(f"{year}-{found[1]}-{found[2]}T{found[3]}")
-    return None
+    iso, vllm = _ISO.search(head), _VLLM.search(head)
+    # What comes first is the log's; behind it stands what anybody may have written.
+    if vllm is None or (iso is not None and iso.start() < vllm.start()):
+        at = None if iso is None else wall_ns(iso[1].replace(",", "."))
+        return at if at is not None and at <= by_ns + _DAY_NS else None
+    year = datetime.fromtimestamp(by_ns / 1e9, UTC).year
+    times = [wall_ns(f"{each}-{vllm[1]}-{vllm[2]}T{vllm[3]}") for each in (year + 1, year, year - 1, year - 4)]
+    return next((at for at in times if at is not None and at <= by_ns + _DAY_NS), None)

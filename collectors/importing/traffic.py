@@ -99,7 +99,7 @@ class TrafficTurns:
                 end_known=False if exchange.end_ns is None else None,
                 model=exchange.model,
                 cache_disabled=None if exchange.reads_cache else "by_request",
-                prefix_basis=None if in_order and (exchange.messages or exchange.token_ids) else "none",
+                prefix_basis=None if in_order and (exchange.messages or points) else "none",
                 prompt_changed="truncation" if cut else self._changed(conversation, exchange),
             ),
         )
@@ -143,9 +143,9 @@ class TrafficTurns:
     def _end(self, exchange: Exchange, conversation: str | None, turn: Turn, prompt: int | None, end: int) -> None:
         output = exchange.usage.output_tokens
         if prompt is not None and exchange.token_ids and exchange.answer_ids and len(exchange.token_ids) == prompt:
-            points = id_points((*exchange.token_ids, *exchange.answer_ids[:-1]))
-            if points and points[-1][0] > prompt:
-                self._recorder.publish(points[-1][1], points[-1][0], turn=turn, slots=0, at_ns=end)
+            for position, key in id_points((*exchange.token_ids, *exchange.answer_ids[:-1])):
+                if position > prompt:
+                    self._recorder.publish(key, position, turn=turn, slots=0, at_ns=end)
         elif prompt is not None and exchange.messages and exchange.status in ("stop", "length"):
             digest = chain_digests(exchange.messages)[-1]
             self._ends.note("prompt", digest, prompt)

@@ -48,7 +48,7 @@ class LiveTraffic:
         self._held: list[_Held] = []
         self._newest_ns = 0  # the latest end of a request, but never in the future
         self._newest_at = 0.0  # when that was read, monotonic
-        self._told_ns = 0  # everything before then has been told
+        self._told_ns = 0  # the latest beginning of one that was told
         self._turns: TrafficTurns | None = None
         self._recording: Recording | None = None
 
@@ -90,15 +90,13 @@ class LiveTraffic:
             self._recording = Recording(self._origin, self._kind, "", self._started_ns(held.start_ns), {"unit_tokens": 1})
             self._turns = TrafficTurns(self._recording, 1)
         self._turns.take(held.exchange, in_order=held.start_ns >= self._told_ns)
-        self._told_ns = max(self._told_ns, held.start_ns)
+        self._told_ns = max(self._told_ns, min(held.start_ns, time.time_ns()))
         self._account.turns += 1
 
     def _end_until(self, before_ns: int) -> None:
         """Requests that were over by then end, but for what is held back and began before."""
         if self._turns is not None:
-            until = min(before_ns, self._held[0].start_ns) if self._held else before_ns
-            self._turns.until(until)
-            self._told_ns = max(self._told_ns, until)
+            self._turns.until(min(before_ns, self._held[0].start_ns) if self._held else before_ns)
 
 
 def _end(held: _Held) -> int:

@@ -86,11 +86,22 @@ def import_turns(
         raise SourceError(f"No row is a turn ({left or 'there are none'}). --map COLUMN=FIELD says which column is what.")
     found.sort(key=lambda turn: (turn["at"], turn["named"]))
     recording = Recording(origin, KIND, "", found[0]["at"], {"unit_tokens": unit_tokens})
-    for turn in found:
+    for turn in _apart(found):
         _tell(recording, turn)
     if not recording.close():
         raise SourceError("Not everything could be stored. Import it again: nothing is stored twice.")
     return accounts
+
+
+def _apart(found: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The turns, each with what makes it this one: several files can count their turns from 1. What is the same in every
+    value is the same turn."""
+    said: dict[str, list[dict[str, Any]]] = {}
+    for turn in found:
+        others = said.setdefault(f"{turn['conversation']}\0{turn['named']}\0{turn['at']}", [])
+        if turn not in others:
+            others.append(turn)
+            yield turn | {"number": len(others)}
 
 
 def _rows(path: Path, account: Account) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -106,12 +117,20 @@ def _rows(path: Path, account: Account) -> Iterator[tuple[int, dict[str, Any]]]:
             elif line.strip():
                 account.skip("a line that is no object", number)
         return
+    csv.field_size_limit(MAX_RECORD_BYTES)
     lines = read_lines(path, account)
     header = next(lines, (0, ""))[1]
     dialect = "excel-tab" if "\t" in header else "excel"
-    names = [name.strip() for name in next(csv.reader([header.removeprefix("\ufeff")], dialect=dialect), list[str]())]
+    try:
+        names = [name.strip() for name in next(csv.reader([header.removeprefix("\ufeff")], dialect=dialect), list[str]())]
+    except csv.Error as error:
+        raise SourceError(f"{path}: its first line is not CSV: {error}.") from error
     for number, line in lines:
-        values = next(csv.reader([line], dialect=dialect), list[str]())
+        try:
+            values = next(csv.reader([line], dialect=dialect), list[str]())
+        except csv.Error as error:
+            account.skip(f"a row that is not CSV: {error}", number)
+            continue
         if len(values) == len(names):
             yield number, {name: value.strip() for name, value in zip(names, values, strict=True) if value.strip()}
         elif values:
@@ -133,7 +152,9 @@ def _turn(row: dict[str, Any], number: int, started_ns: int | None, block_tokens
     prompt = _count(row, "prompt_tokens")
     if prompt is None:
         raise _BadRowError("no prompt_tokens")
-    at = wall_ns(_time(row.get("start")))
+    # Mooncake's timestamps count from the trace's beginning, where that is given.
+    relative = "hash_ids" in row and started_ns is not None
+    at = None if relative else wall_ns(_time(row.get("start")))
     if at is None:
         if started_ns is None:
             raise _BadRowError("no time (--started gives rows without times theirs)")
@@ -180,7 +201,7 @@ def _tell(recording: Recording, row: dict[str, Any]) -> None:
         prefix_at=[end for end, _ in row["points"]],
         at_ns=at,
         **recording.attributes(
-            f"{row['conversation']}\0{row['named']}\0{at}",
+            f"{row['conversation']}\0{row['named']}\0{at}" + (f"\0{row['number']}" if row["number"] > 1 else ""),
             end_known=False if row["total"] is None else None,
             # Without a conversation or blocks nothing says what had been seen before.
             prefix_basis="none" if row["conversation"] is None and not row["points"] else None,

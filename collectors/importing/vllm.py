@@ -10,9 +10,9 @@ The engine calls a request by its id and ``-`` with eight hexadecimal digits: ex
 """
 
 import re
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 from turnlens.collectors.importing.chains import id_points
@@ -65,6 +65,7 @@ class _Request:
     received_ns: int | None = None
     token_ids: tuple[int, ...] = ()
     turn: Turn | None = None
+    offer: tuple[int, int, int, bool, int] | None = None  # local, had, need, skipped, when: not taken up as yet
     total: int = 0
     known: int = 0  # hit, or loaded, up to here
     loading: int = 0
@@ -126,11 +127,12 @@ class _Reader:
         if request.turn is None:
             self.silent += 1
             request.turn = self._begin(name, request, at_ns)
-        elif status in ("stop", "length"):
+        self._admit(request)
+        if request.total and status in ("stop", "length"):
             self._computed(request, at_ns)
         request.turn.finished(status, at_ns=at_ns)
 
-    def _begin(self, name: str, request: _Request, at_ns: int, prompt: int | None = None) -> Turn:
+    def _begin(self, name: str, request: _Request, at_ns: int, prompt: int | None = None, engine_id: str | None = None) -> Turn:
         self._account.turns += 1
         begun = request.received_ns or at_ns
         points = id_points(request.token_ids) if prompt is not None and len(request.token_ids) == prompt else []
@@ -140,7 +142,8 @@ class _Reader:
             prefix=[key for _, key in points] or (),
             prefix_at=[end for end, _ in points],
             at_ns=begun,
-            **self._recording.attributes(f"{name} {begun}", prefix_basis=None if points else "none"),
+            # The engine's digits are chance; a client's own id can come again.
+            **self._recording.attributes(engine_id or f"{name} {begun}", prefix_basis=None if points else "none"),
         )
 
     def _note(self, request_id: str) -> _Request:
@@ -156,17 +159,28 @@ class _Reader:
             self._account.skip("counts that cannot be", number)
             return
         request = self._note(request_id)
-        if request.turn is not None:
-            return  # asked again while it waits: the first answer counts until something was loaded
-        request.turn = turn = self._begin(self._name(request_id), request, at_ns, total)
+        if request.turn is None:
+            engine_id = request_id if _SUFFIX.fullmatch(request_id) is not None else None
+            request.turn = self._begin(self._name(request_id), request, at_ns, total, engine_id)
+        elif request.offer is None or total != request.total:
+            return  # after a load, or of another prompt: what had been taken up stays
+        request.total = total
+        # Asked again while it waits: what was said last is what it is admitted with.
+        request.offer = (local, had, need, found[6] is not None, at_ns)
+
+    def _admit(self, request: _Request) -> None:
+        """The latest offer is taken up."""
+        if request.offer is None or request.turn is None:
+            return
+        (local, had, need, skipped, at_ns), request.offer, turn = request.offer, None, request.turn
+        request.local = request.known = local
         self._hits += local > 0
-        request.total, request.local, request.known = total, local, local
-        if found[6] is not None:
+        if skipped:
             turn.restore_skipped("below_threshold", had, tier="unspecified", at_ns=at_ns)
         elif had == 0 and len(self._hashes) > 1:
             # Processes that do not hash alike do not find what the others have stored.
             turn.restore_skipped("key_mismatch", None, tier="unspecified", at_ns=at_ns)
-        loads = found[6] is None and need > 0
+        loads = not skipped and need > 0
         turn.admitted(local, offered_tokens=need if loads else 0, tier="unspecified" if loads else None, at_ns=at_ns)
         if loads:
             request.loading = need
@@ -176,7 +190,9 @@ class _Reader:
         request = self._requests.get(self._name(request_id))
         if request is None or request.turn is None:
             self._account.skip("a line of a request that was not asked for", number)
-        elif what == "Retrieved" and request.loading:
+            return
+        self._admit(request)
+        if what == "Retrieved" and request.loading:
             valid = request.local + min(max(moved, 0), request.loading)
             request.turn.restore_finalized(moved >= of, valid, reason=None if moved >= of else "partial", at_ns=at_ns)
             request.known, request.loading = valid, 0
@@ -194,6 +210,8 @@ class _Reader:
 
     def close(self) -> None:
         """Requests that did not end stay open."""
+        for request in self._requests.values():
+            self._admit(request)
         left = sum(request.turn is not None for request in self._requests.values())
         if left:
             self._account.note(
@@ -212,11 +230,11 @@ def import_vllm(paths: Sequence[Path], origin: Origin) -> list[Account]:
     accounts = [Account(str(path)) for path in paths]
     lines: list[tuple[int, int, int, str]] = []
     for index, (path, account) in enumerate(zip(paths, accounts, strict=True)):
-        year = datetime.fromtimestamp(path.stat().st_mtime, UTC).year
+        by_ns = path.stat().st_mtime_ns
         clock = 0
         for number, line in read_lines(path, account, MAX_RECORD_BYTES):
             if _tells(line):
-                clock = max(clock, time_of(line, year) or clock)
+                clock = max(clock, time_of(line, by_ns) or clock)
                 lines.append((clock, index, number, line))
     if not lines:
         names = ", ".join(str(path) for path in paths)
@@ -233,24 +251,24 @@ def import_vllm(paths: Sequence[Path], origin: Origin) -> list[Account]:
 
 
 class LiveVllm:
-    """A log as it grows. ``started_ns`` says when the engine start began, of the first line's time; ``year`` is that of lines
-    that have none."""
+    """A log as it grows. ``started_ns`` says when the engine start began, of the first line's time."""
 
     seed = None
 
-    def __init__(self, origin: Origin, account: Account, started_ns: Callable[[int], int], year: int) -> None:
+    def __init__(self, origin: Origin, account: Account, started_ns: Callable[[int], int]) -> None:
         self._origin = origin
         self._account = account
         self._started_ns = started_ns
-        self._year = year
         self._clock = 0
         self._recording: Recording | None = None
         self._reader: _Reader | None = None
 
     def take(self, line: str, number: int) -> None:
         """The next line. A clock that jumps back stands still; lines before the first that has a time are passed over."""
-        self._clock = max(self._clock, time_of(line, self._year) or 0)
-        if not self._clock or not _tells(line):
+        if not _tells(line):
+            return
+        self._clock = max(self._clock, time_of(line, time.time_ns()) or 0)
+        if not self._clock:
             return
         if self._reader is None:
             self._recording = Recording(self._origin, KIND, "", self._started_ns(self._clock), {})

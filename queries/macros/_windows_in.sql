@@ -41,12 +41,12 @@ select
   r.engine,
   r.replica,
   s.runs,
-  coalesce(r.engine_slots, c.total_slots, t.total_slots, g.total_slots) as total_slots,
-  coalesce(r.pool_tokens, c.pool_tokens, t.pool_tokens, g.pool_tokens) as pool_tokens,
-  t.limited_by,
+  coalesce(r.engine_slots, c.total_slots, o.total_slots, a.total_slots, g.total_slots) as total_slots,
+  coalesce(r.pool_tokens, c.pool_tokens, o.pool_tokens, a.pool_tokens, g.pool_tokens) as pool_tokens,
+  coalesce(o.limited_by, a.limited_by) as limited_by,
   case
     when coalesce(r.engine_slots, c.total_slots, r.pool_tokens, c.pool_tokens) is not null then 'engine'
-    when t.resource_id is not null then 'log'
+    when coalesce(o.resource_id, a.resource_id) is not null then 'log'
     when coalesce(g.total_slots, g.pool_tokens) is not null then 'gauges'
   end as told_by,
   -- greatest() and least() pass over nulls.
@@ -56,6 +56,7 @@ from served as s
 left join _covered as c using (resource_id)
 left join _gauged as g using (resource_id)
 left join resources as r using (resource_id)
--- The latest start before the end of what is looked at. Endpoints name no replica.
-asof left join _told_capacities as t on t.engine = r.engine and t.time_ns <= s.last_ns
+-- The latest start before the end of what is looked at; of any replica where the sender names none, as endpoints do.
+asof left join _told_capacities as o on o.engine = r.engine and o.replica = r.replica and o.time_ns <= s.last_ns
+asof left join _told_capacities as a on a.engine = r.engine and a.time_ns <= s.last_ns and r.replica is null
 where the_engine is null or r.engine = the_engine;

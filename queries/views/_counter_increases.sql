@@ -54,7 +54,7 @@ with points as (
 ),
 -- A sender that names no engine.
 engines as (
-  select distinct engine, replica
+  select distinct engine
   from resources
   where engine is not null
 ),

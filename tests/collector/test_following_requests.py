@@ -19,6 +19,7 @@ from turnlens.collectors.importing.recording import Origin
 from turnlens.collectors.importing.sglang import KIND as SGLANG
 from turnlens.collectors.importing.sglang import read_sglang
 from turnlens.collectors.importing.sparkcache import import_sparkcache
+from turnlens.collectors.importing.sparkcache_live import LiveSparkCache
 from turnlens.collectors.importing.traffic import import_traffic
 from turnlens.collectors.importing.traffic_live import LiveTraffic
 from turnlens.collectors.importing.vllm import import_vllm
@@ -242,3 +243,36 @@ def test_a_pattern_without_files_is_said(tmp_path: Path, capsys: pytest.CaptureF
     with running(tmp_path / "none-*.log", "sglang"):
         time.sleep(0.3)
     assert capsys.readouterr().err.count("none-*.log is not read: no file has a name of that pattern\n") == 1
+
+
+def test_a_long_request_alone_is_in_order() -> None:
+    """Nothing began after it: what had been seen before it is known, however long it took."""
+    exporter, account = InMemorySpanExporter(), Account()
+    live = LiveTraffic(Origin("test", exporter), account, lambda first_ns: first_ns, "traffic", exchange_on)
+    first, second = (json.loads(line) for line in traffic_lines()[:3:2])
+    live.take(json.dumps(first), 1)
+    time.sleep(1.1)
+    live.tick()
+    live.take(json.dumps(second | {"end": second["start"] + 600}), 2)
+    live.close()
+    store = MemoryStore()
+    store.add(exporter.get_finished_spans())
+    assert store.rows("select turn_id, new_tokens from turns order by 1") == [
+        {"turn_id": "a-0", "new_tokens": 100},
+        {"turn_id": "a-1", "new_tokens": 100},
+    ]
+
+
+def test_a_record_of_the_future_is_passed_over() -> None:
+    """Those after it are told as ever."""
+    exporter, account = InMemorySpanExporter(), Account()
+    live = LiveSparkCache(Origin("test", exporter), account, lambda first_ns: first_ns, 2)
+    lines = sparkcache_lines()
+    lines.insert(4, spark("external_restore_offer", "far", time.time_ns() + 10**17))
+    for number, line in enumerate(lines):
+        live.take(line.rstrip(), number)
+    live.close()
+    store = MemoryStore()
+    store.add(exporter.get_finished_spans())
+    assert store.rows("select count(*) as n, bool_and(complete) as complete from turns") == [{"n": 12, "complete": True}]
+    assert dict(account.unread) == {"a record of the future": 1}

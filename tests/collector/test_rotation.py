@@ -38,3 +38,15 @@ def test_a_pattern_of_nothing(tmp_path: Path) -> None:
     assert files.before() == []
     with pytest.raises(FileNotFoundError, match="no file has a name of that pattern"):
         files.current()
+
+
+def test_names_that_follow_each_other_and_the_one_that_was_read_last(tmp_path: Path) -> None:
+    for hour in (9, 10):
+        (tmp_path / f"m-{hour:02}.log").write_text("x")
+    files = LogFiles(tmp_path / "m-*.log")
+    assert files.with_inode((tmp_path / "m-09.log").stat().st_ino) == tmp_path / "m-09.log"
+
+
+def test_a_bracket_is_no_pattern(tmp_path: Path) -> None:
+    (tmp_path / "app[1].log").write_text("x")
+    assert LogFiles(tmp_path / "app[1].log").current() == tmp_path / "app[1].log"

@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 from memory_store import MemoryStore, Scene
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from turnlens.collectors import arriving
@@ -142,3 +143,28 @@ def test_lines_that_are_none_change_nothing(tmp_path: Path, line: str) -> None:
 def test_a_file_without_one_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="has no start-up line of Flare's"):
         read(MemoryStore(), tmp_path / "flare.log", "nothing\n")
+
+
+def test_replicas_that_differ(tmp_path: Path) -> None:
+    """Each replica has what its own log says, however late the other one started."""
+    store = MemoryStore()
+    for replica in ("0", "1"):
+        for at in (0, 5):
+            page = PAGE.format(free=0, taken=5, tokens=100)
+            request = request_of(Target("ring0", f"http://ring0-{replica}/metrics"), page, Scene.at(at))
+            name = KeyValue(key="turnlens.replica", value=AnyValue(string_value=replica))
+            request.resource_metrics[0].resource.attributes.append(name)
+            put(store, request.SerializeToString())
+    concurrency = MEMORY.replace("memory", "concurrency")
+    read(store, tmp_path / "a.log", MEMORY.format(0, 1, 25_000_000, 128) + "\n", Scene.at(-60), "0")
+    read(store, tmp_path / "b.log", concurrency.format(0, 1, 9_000_000, 32) + "\n", Scene.at(-50), "1")
+    rows = store.rows("select replica, total_slots, limited_by from bounds_in(null, null, null, null, 5) order by 1")
+    assert [tuple(row.values()) for row in rows] == [("0", 128, "memory"), ("1", 32, "concurrency")]
+
+
+def test_the_same_again_at_another_time_is_another_start(tmp_path: Path) -> None:
+    store = MemoryStore()
+    one, two = MEMORY.format(0, 1, 25_258_240, 128) + "\n", MEMORY.format(0, 1, 9_000_000, 64) + "\n"
+    for second, text in ((0, one), (60, two), (120, one)):
+        read(store, tmp_path / "flare.log", text, Scene.at(second))
+    assert [row[1:4:2] for row in capacities(store)] == [(Scene.at(0), 128), (Scene.at(60), 64), (Scene.at(120), 128)]

@@ -193,3 +193,53 @@ def test_nothing_to_read(tmp_path: Path) -> None:
     path.write_text("[2026-09-21 14:13:20] server started\n")
     with pytest.raises(SourceError, match="no request with a time was found"):
         imported(partial(lambda origin: import_traffic([path], origin, 1, "sglang", read_sglang)))
+
+
+def text_line(out: Row) -> str:
+    return f"[2026-09-21 14:13:22] Finish: obj=GenerateReqInput(rid='x'), out={out!r}"
+
+
+@pytest.mark.parametrize(
+    "stop",
+    [
+        "'meta_info': {'id': 'forged', 'prompt_tokens': 9, 'cached_tokens': 9} #",
+        "'meta_info': {[]: 1} #",
+        "}}, out={'meta_info': {'id': 'forged'}}",
+        'it\'s "so", out={',
+    ],
+)
+def test_what_a_client_chose_to_stop_at_is_no_record(stop: str, tmp_path: Path) -> None:
+    """The reason for which it ended holds the client's own string."""
+    said = meta(0, 500, {"device": 0, "host": 0}, finish_reason={"type": "stop", "matched": stop})
+    store, account = read(tmp_path, [text_line({"text": stop, "meta_info": said})])
+    assert [row[:3] for row in turns(store)] == [("r0", 500, 0)]
+    assert account.unread == {}
+
+
+def test_lines_that_are_made_to_take_long(tmp_path: Path) -> None:
+    """Each is read in a time that grows with its length alone."""
+    many = 20_000
+    lines = [
+        "Finish: obj=" + ", out={" * many + "'meta_info': {" * many + "}" * many + "x",
+        "Finish: obj=" + "'\\" * many,
+        "Finish: obj=" + "'meta_info': " * many + ", out={" + "}}",
+    ]
+    _, account = read(tmp_path, [exported(0, None, 128, {"device": 64}), *lines])
+    assert account.unread == {"a line that is no record of a request": 3}
+
+
+def test_ids_that_are_not_the_whole_prompt_say_nothing(tmp_path: Path) -> None:
+    """With an image, a prompt has more tokens than ids."""
+    store, _ = read(
+        tmp_path, [exported(0, list(range(200)), 200, {"device": 0}), exported(1, list(range(200)), 204, {"device": 0})]
+    )
+    assert turns(store)[1][4:6] == (None, None)
+
+
+def test_a_part_of_an_answer_had_been_there(tmp_path: Path) -> None:
+    """100 tokens, and an answer of 200, of which the next prompt repeats 150: 192 of its 300 lie in blocks that were there."""
+    ids = list(range(1_000, 1_300))
+    line: Row = {"timestamp": "2026-09-21T14:13:20", "event": "request.finished", "rid": "r0"}
+    first = line | {"obj": {"input_ids": ids[:100]}, "out": {"output_ids": ids[100:], "meta_info": meta(0, 100, None)}}
+    store, _ = read(tmp_path, [first, exported(1, [*ids[:250], *range(50)], 300, None)])
+    assert turns(store)[1][:6] == ("r1", 300, 0, 0, 192, 108)

@@ -1,6 +1,7 @@
 """SparkCache's records, lines and receipts, in their forms with own values: whole input, whole output."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +132,17 @@ def test_what_a_rank_writes_after_the_account_belongs_to_the_request(tmp_path: P
     ]
     store, _ = read(tmp_path, [*first, attribution("q1", 9.0, 512, 256, 0, 256)])
     assert sources(store) == [(256, 767, 1, True, []), (256, 0, 256, True, [])]
+
+
+def test_logs_of_several_processes_in_any_order(tmp_path: Path) -> None:
+    """The scheduler's and a rank's: the same request, however they are named."""
+    scheduler, rank = tmp_path / "scheduler.log", tmp_path / "rank.log"
+    scheduler.write_text(f"{offer('q1', 0.0)}\n{attribution('q1', 1.0, 1024, 256, 767, 1)}\n")
+    rank.write_text(f"{restored('q1', 0.1, 0)}\n")
+    store = MemoryStore()
+    for paths in ([scheduler, rank], [rank, scheduler]):
+        imported(partial(lambda paths, origin: import_sparkcache(paths, origin, 1), paths), store)
+    assert sources(store) == [(256, 767, 1, True, [])]
 
 
 FAILED = {

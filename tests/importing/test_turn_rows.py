@@ -160,3 +160,30 @@ def test_blocks_of_another_size_are_counted(tmp_path: Path) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in MOONCAKE))
     with pytest.raises(SourceError, match=r"not those of blocks of 64 tokens \(--block says of how many\) \(4\)"):
         imported(lambda origin: import_turns([path], origin, {}, START * 10**9, block_tokens=64))
+
+
+def test_a_trace_of_a_day(tmp_path: Path) -> None:
+    """A year of ms is no time since 1970."""
+    row = {"timestamp": 31_536_001, "input_length": 100, "output_length": 5, "hash_ids": [0]}
+    store, _ = read(tmp_path / "trace.jsonl", json.dumps(row) + "\n", started_ns=START * 10**9)
+    assert store.rows("select start_ns from turns") == [{"start_ns": START * 10**9 + 31_536_001 * 10**6}]
+
+
+def test_files_that_count_their_turns_from_one(tmp_path: Path) -> None:
+    """The first turn is the same in both; the second ones are two."""
+    paths = [tmp_path / "a.csv", tmp_path / "b.csv"]
+    for path, second in zip(paths, (500, 777), strict=True):
+        path.write_text(f"turn,prompt_tokens,cached_tokens\n1,100,0\n2,900,{second}\n")
+    store = MemoryStore()
+    for _ in range(2):
+        imported(lambda origin: import_turns(paths, origin, {}, START * 10**9), store)
+    rows = store.rows("select turn_id, hit_tokens from turns order by 1, 2")
+    assert [tuple(row.values()) for row in rows] == [("1", 0), ("2", 500), ("2~2", 777)]
+
+
+def test_csv_that_is_none(tmp_path: Path) -> None:
+    """A carriage return within a row, and a field that is very long."""
+    text = f"start,prompt_tokens,model\n{START},100,{'m' * 140_000}\n{START},100,a\rb\n"
+    store, account = read(tmp_path / "t.csv", text)
+    assert store.rows("select count(*) as n from turns") == [{"n": 1}]
+    assert account.unread.total() == 1

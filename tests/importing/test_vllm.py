@@ -1,5 +1,6 @@
 """vLLM's log beside LMCache, in the forms of its lines with own values: whole input, whole output."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -198,6 +199,40 @@ def test_a_router_that_sees_no_blocks(tmp_path: Path) -> None:
     ]
     _, account = read(tmp_path, [choice(1, 11, 0), choice(2, 12, 25), *hit])
     assert account.notes == []
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "retrieved", "expected"),
+    [
+        ((192, 224, 32), (64, 224, 160), 160, (64, 160, 776)),
+        ((224, 224, 0), (64, 224, 160), 160, (64, 160, 776)),
+        ((224, 224, 0), (0, 0, 0), 0, (0, 0, 1000)),
+    ],
+)
+def test_of_several_offers_while_it_waits_the_last_one_counts(
+    first: tuple[int, int, int], then: tuple[int, int, int], retrieved: int, expected: tuple[int, int, int], tmp_path: Path
+) -> None:
+    lines = [asked(1, "q", 1000, *first), asked(2, "q", 1000, *then)]
+    lines += [at(3, f"[req_id=q] Retrieved {retrieved} out of {retrieved} required tokens")] if retrieved else []
+    store, _ = read(tmp_path, [*lines, log(4, "Finished request q.")])
+    assert [row[2:6] for row in turns(store)] == [(*expected, True)]
+
+
+def test_times_without_a_year_and_times_that_a_client_wrote(tmp_path: Path) -> None:
+    """A log from one year into the next, last written on the second of January 2027."""
+    path = tmp_path / "vllm.log"
+    head = "(APIServer pid=7) INFO"
+    text = [
+        f"{head} 12-31 23:59:50 [logger.py:40] Received request a: params: x",
+        f"{head} 12-31 23:59:55 [logger.py:40] Generated response a: output: 'a', finish_reason: stop",
+        f"{head} 01-01 00:00:05 [logger.py:40] Received request b: params: 2099-01-01 00:00:00",
+        f"{head} 01-01 00:00:07 [logger.py:40] Generated response b: output: '2099-01-01 00:00:00', finish_reason: stop",
+    ]
+    path.write_text("\n".join(text) + "\n")
+    os.utime(path, (1_798_848_000, 1_798_848_000))
+    store, _ = imported(lambda origin: import_vllm([path], origin))
+    rows = store.rows("select turn_id, started_at::varchar as at, total_seconds from turns order by 1")
+    assert [tuple(row.values()) for row in rows] == [("a", "2026-12-31 23:59:50", 5.0), ("b", "2027-01-01 00:00:05", 2.0)]
 
 
 def test_a_log_of_something_else_is_refused(tmp_path: Path) -> None:

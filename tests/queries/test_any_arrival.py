@@ -134,6 +134,7 @@ def test_everything_happens_in_the_traffic(opened: Opened) -> None:
         "from changed_messages",
         "from dropped_records",
         "from reference_changes",
+        "from tier_counters",
     }
 
 

@@ -69,6 +69,30 @@ def test_nothing_is_said_where_something_was_brought_or_nothing_grew() -> None:
     assert told(store) == []
 
 
+def test_a_sender_that_names_no_engine() -> None:
+    """It is about the store's only engine, also where that has replicas."""
+    store = MemoryStore()
+    name = f"{UNFULFILLED}{{reason=deadline}}"
+    for replica in ("0", "1"):
+        add_samples(store, [(0, {"vllm:prompt_tokens": 0})], engine="a", replica=replica)
+    add_samples(store, [(0, {name: 0}), (5, {name: 10})], engine=None)
+    assert [row[:1] + row[3:4] for row in told(store)] == [("a", 10)]
+
+
+def test_of_a_run_what_grew_meanwhile() -> None:
+    """Two runs, one after the other: 100 tokens in the first, 5,000 in the second."""
+    scene = Scene(engine="a")
+    for at, run in ((10, "first"), (110, "second")):
+        turn = scene.recorder.turn(f"t-{run}", prompt_tokens=10, at_ns=scene.at(at), run=run)
+        turn.admitted(0, at_ns=scene.at(at))
+        turn.computed(0, 10, at_ns=scene.at(at + 1))
+        turn.finished("stop", at_ns=scene.at(at + 20))
+    store = scene.store()
+    name = f"{UNFULFILLED}{{reason=deadline}}"
+    add_samples(store, [(0, {name: 0}), (50, {name: 100}), (100, {name: 100}), (150, {name: 5_100})], engine="a")
+    assert [told(store, None, run, None, None)[0][3] for run in ("first", "second")] == [100, 5_000]
+
+
 def test_of_an_engine_and_a_run() -> None:
     """A counter is about an engine. Of a run are those of the engines that served it."""
     store = MemoryStore()
