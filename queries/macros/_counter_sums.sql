@@ -4,12 +4,7 @@
 --
 -- Example: from _counter_sums(null, null, null, null, 60)
 create or replace macro _counter_sums(the_engine, the_run, since, until, seconds) as table
-with times as (
-  select min(start_ns) as first_ns, max(end_ns) as last_ns
-  from _turn_verdicts
-  where the_run is not null and run = the_run and (the_engine is null or engine = the_engine)
-),
-grown as (
+with grown as (
   select
     engine,
     replica,
@@ -18,19 +13,8 @@ grown as (
     max(to_ns) as to_ns,
     sum(increase)::bigint as counted,
     count(*) filter (is_reset) as resets
-  from _counter_increases
+  from _increases_in(the_engine, the_run, since, until)
   where starts_with(counter, 'vllm:')
-    and (the_engine is null or engine = the_engine)
-    and (since is null or from_ns >= since)
-    and (until is null or to_ns <= until)
-    and (
-      the_run is null
-      or (
-        to_ns >= (select first_ns from times)
-        and from_ns <= (select last_ns from times)
-        and engine in (select t.engine from _turn_verdicts as t where t.run = the_run)
-      )
-    )
   -- A sample at the very end of an interval belongs to it.
   group by engine, replica, counter, (to_ns - 1) // (seconds * 1e9)::bigint
 )

@@ -21,12 +21,7 @@
 --   first_ns BIGINT -- the sample from which it is counted [ns]
 --   last_ns BIGINT -- its last sample [ns]
 create or replace macro tier_counters(the_engine, the_run, since, until) as table
-with times as (
-  select min(start_ns) as first_ns, max(end_ns) as last_ns
-  from _turn_facts
-  where the_run is not null and run = the_run and (the_engine is null or engine = the_engine)
-),
-grown as (
+with grown as (
   select
     engine,
     replica,
@@ -35,20 +30,8 @@ grown as (
     sum(increase)::bigint as tokens,
     min(from_ns) as first_ns,
     max(to_ns) as last_ns
-  from _counter_increases
+  from _increases_in(the_engine, the_run, since, until)
   where not starts_with(counter, 'vllm:')
-    and (the_engine is null or engine = the_engine)
-    -- A counter does not say whose tokens it counts: of a run it is what grew while the run had turns.
-    and (
-      the_run is null
-      or (
-        to_ns >= (select first_ns from times)
-        and from_ns <= (select last_ns from times)
-        and engine in (select t.engine from _turn_facts as t where t.run = the_run)
-      )
-    )
-    and (since is null or from_ns >= since)
-    and (until is null or to_ns <= until)
   group by engine, replica, counter, reason
 ),
 lmcache as (
