@@ -52,6 +52,10 @@ _BLIND = (
     "the engine's blocks (placement.router). See that the engine publishes its KV events, and with the router's block size."
 )
 _OTHER_BLOCKS = "Dynamo's router counts in blocks of {} tokens, and the engine in blocks of {}: it will find nothing there."
+_UNTOLD = (
+    "Of {} requests the log says that they came and nothing else: they are not told. vLLM writes the ends of chats alone "
+    "(--enable-log-outputs)."
+)
 _SILENT = (
     "Of {} requests there is no line of LMCache: vLLM's own log does not say what was cached. Its responses do with "
     "--enable-prompt-tokens-details (import them as traffic), and our plugin is exact."
@@ -217,6 +221,9 @@ class _Reader:
             self._account.note(
                 f"{left} requests did not end in the log (--enable-log-outputs says when they do): they are incomplete."
             )
+        untold = sum(request.turn is None and request.received_ns is not None for request in self._requests.values())
+        if untold:
+            self._account.note(_UNTOLD.format(untold))
         if self._choices and self._hits and not self._seen_choices:
             self._account.note(_BLIND.format(self._choices, self._hits))
         if self.silent:

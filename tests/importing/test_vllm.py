@@ -235,6 +235,23 @@ def test_times_without_a_year_and_times_that_a_client_wrote(tmp_path: Path) -> N
     assert [tuple(row.values()) for row in rows] == [("a", "2026-12-31 23:59:50", 5.0), ("b", "2027-01-01 00:00:05", 2.0)]
 
 
+def test_requests_of_which_nothing_but_the_beginning_is_said(tmp_path: Path) -> None:
+    """As vLLM 0.32 writes of completions, at level DEBUG."""
+    front = "(APIServer pid=16995) DEBUG 09-21 14:13:20 [entrypoints/.../utils/request_logger.py:55]"
+    lines = [
+        f"{front} Request cmpl-q1-0 details: prompt: 'abc', prompt_token_ids: [69, 70, 71], prompt_embeds shape: None.",
+        log(0, "Received request cmpl-q1-0: params: SamplingParams(n=1, stop=[], bad_words=[]), lora_request: None."),
+        log(0, "Added request cmpl-q1-0-ad3fdbf2."),
+    ]
+    store, account = read(tmp_path, lines)
+    assert turns(store) == []
+    assert account.notes == [
+        "Of 1 requests the log says that they came and nothing else: they are not told. vLLM writes the ends of chats alone "
+        "(--enable-log-outputs)."
+    ]
+    assert account.unread == {}
+
+
 def test_a_log_of_something_else_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="no line about a request was found"):
         read(tmp_path, [log(1, "Avg prompt throughput: 1.0 tokens/s")])
