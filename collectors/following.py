@@ -174,7 +174,7 @@ class _Follower:
         """What is read first. A server's log goes on from the file that was read last, where that has been moved away; what a
         request goes on from may be in any file before."""
         if self._kind != "llama":
-            return self._files.before()
+            return self._files.before(self._memory.inode)
         last = self._files.with_inode(self._memory.inode)
         return [] if last is None else [last]
 

@@ -25,25 +25,26 @@ class LogFiles:
             raise FileNotFoundError(errno.ENOENT, "no file has a name of that pattern", str(self._path))
         return found[-1]
 
-    def before(self) -> list[Path]:
-        """The files that were written before, the oldest first, at most the last eight."""
+    def before(self, inode: int = 0) -> list[Path]:
+        """The files that were written before, the oldest first: the last eight, and all from the one that was read last."""
         if self._is_pattern:
-            return self._matching()[:-1][-_MOST_BEFORE:]
-        name = self._path.name
-        beside = [path for path in self._path.parent.glob("*") if path.name.startswith(name) and path.is_file()]
-        rotated = [path for path in beside if _ROTATED.fullmatch(path.name.removeprefix(name))]
-        return sorted(rotated, key=lambda path: (path.stat().st_mtime_ns, path.name))[-_MOST_BEFORE:]
+            found = self._matching()[:-1]
+        else:
+            found = [path for path in self._beside() if _ROTATED.fullmatch(path.name.removeprefix(self._path.name))]
+            found.sort(key=lambda path: (path.stat().st_mtime_ns, path.name))
+        last = next((number for number, path in enumerate(found) if path.stat().st_ino == inode), len(found))
+        return found[max(0, min(last, len(found) - _MOST_BEFORE)) :]
 
     def with_inode(self, inode: int) -> Path | None:
         """The file that was the current one once, wherever it is by now in its folder."""
         current = self.current()
         if not inode or not current.exists() or current.stat().st_ino == inode:
             return None
-        if self._is_pattern:
-            beside = self._matching()
-        else:
-            beside = [path for path in current.parent.glob("*") if path.name.startswith(current.name) and path.is_file()]
+        beside = self._matching() if self._is_pattern else self._beside()
         return next((path for path in beside if path != current and path.stat().st_ino == inode), None)
+
+    def _beside(self) -> list[Path]:
+        return [path for path in self._path.parent.glob("*") if path.name.startswith(self._path.name) and path.is_file()]
 
     def _matching(self) -> list[Path]:
         return sorted(path for path in self._path.parent.glob(self._path.name) if path.is_file())

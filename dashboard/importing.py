@@ -16,7 +16,7 @@ from turnlens.collectors.importing.otlp_files import import_otlp
 from turnlens.collectors.importing.recording import Origin
 from turnlens.collectors.importing.sglang import KIND as SGLANG
 from turnlens.collectors.importing.sglang import read_sglang
-from turnlens.collectors.importing.sink import collecting, exporter, metrics_to
+from turnlens.collectors.importing.sink import MetricSender, collecting, exporter
 from turnlens.collectors.importing.sparkcache import import_sparkcache
 from turnlens.collectors.importing.times import wall_ns
 from turnlens.collectors.importing.traffic import import_traffic
@@ -83,26 +83,12 @@ def llama(files: Sequence[Path], responses: Sequence[Path], started: str | None,
 
 @_kind("flare")
 @click.option("--started", help="When the last start of a file was. [default: by the file's own time]")
-def flare(
-    files: Sequence[Path],
-    started: str | None,
-    engine: str,
-    replica: str,
-    run: str | None,
-    model: str | None,
-    store: str | None,
-    form: str,
-) -> None:
+def flare(files: Sequence[Path], started: str | None, **given: Any) -> None:
     """Flare's start-up lines: slots, KV tokens and what limited them.
 
     Its metrics are read by serve --scrape, its turns as traffic."""
-    where, token = _store(store)
     started_ns = _time(started)
-    with _readable(), collecting(where) as url:
-        accounts = import_flare(
-            files, Origin(engine, exporter(url, token), replica, run, model, _started(url)), metrics_to(url, token), started_ns
-        )
-    _print(accounts, counted(sum(account.turns for account in accounts), "engine start"), where, form)
+    _import(lambda origin: import_flare(files, origin, started_ns), **given)
 
 
 @_kind("traffic")
@@ -185,9 +171,10 @@ def _import(
     """Read into the store, and print what was read of each file."""
     where, token = _store(store)
     with _readable(), collecting(where) as url:
-        sent = exporter(url, token)
-        accounts = read(Origin(engine, sent, replica, run, model, _started(url)))
-    _print(accounts, counted(sent.taken, "span"), where, form)
+        spans, points = exporter(url, token), MetricSender(url, token)
+        accounts = read(Origin(engine, spans, replica, run, model, _started(url), points.send))
+    sent = counted(points.taken, "metric point") if points.taken else counted(spans.taken, "span")
+    _print(accounts, sent, where, form)
 
 
 def _store(store: str | None) -> tuple[str, str | None]:

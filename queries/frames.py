@@ -32,6 +32,7 @@ from turnlens.queries.whatif import WhatIf
 Row = dict[str, Any]
 # Answers that gauges alone can give.
 _OF_GAUGES = {"bounds_in", "occupancy_in"}
+# And that no turn need lie near.
 _OF_COUNTERS = {"tier_counters"}
 EVERYTHING = Range()
 _OUTCOME: dict[str, pa.DataType] = {
@@ -71,10 +72,8 @@ def ask_all(store: Store, names: Sequence[str], over: Range | None = None, /, **
     if over is not None:
         if not any(_ranges(item) for item in items):
             raise QueryError(f"{' and '.join(names)} is not about a range.")
-        if set(names) <= _OF_COUNTERS:
-            ranges.check_counters(store, over)
-        else:
-            (ranges.check_gauges if set(names) & _OF_GAUGES else ranges.check)(store, over)
+        check = ranges.check_gauges if set(names) & _OF_GAUGES else ranges.check
+        (ranges.check_counters if set(names) <= _OF_COUNTERS else check)(store, over)
     called = [(item.name, _call(item, over or EVERYTHING, arguments)) for item in items]
     return {name: store.query(sql, parameters) for name, (sql, parameters) in called}
 

@@ -8,7 +8,7 @@ time that ``--started`` says, else of that at which the file was last written.
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -48,11 +48,8 @@ class _Start:
     ranks: dict[int, _Rank] = field(default_factory=dict[int, _Rank])
 
 
-def import_flare(
-    paths: Sequence[Path], origin: Origin, send: Callable[[bytes], None], started_ns: int | None = None
-) -> list[Account]:
-    """Read logs. ``send`` takes OTLP requests of metrics. An account's ``turns`` counts engine starts. Raises SourceError and
-    OSError."""
+def import_flare(paths: Sequence[Path], origin: Origin, started_ns: int | None = None) -> list[Account]:
+    """Read logs. An account's ``turns`` counts engine starts. Raises SourceError and OSError."""
     accounts: list[Account] = []
     for path in paths:
         account = Account(str(path))
@@ -75,7 +72,7 @@ def import_flare(
                 untold += 1
                 continue
             account.turns += 1
-            send(_request(origin, instance, at_ns, start).SerializeToString())
+            origin.send_metrics(_request(origin, instance, at_ns, start))
         if untold:
             account.note(_NO_TIME.format(untold))
     return accounts

@@ -22,7 +22,7 @@ class Live(Protocol):
         """What the engine start is called that the next file goes on from, where a file does not say."""
         ...
 
-    def take(self, line: str, number: int) -> None:
+    def take(self, text: str, number: int, /) -> None:
         """The next line."""
         ...
 
@@ -38,8 +38,8 @@ class Live(Protocol):
 @dataclass(frozen=True, slots=True)
 class Begun:
     """What is known where following begins. ``anchor_of`` is of kinds whose clock begins with the server; ``started_ns`` keeps
-    the time that it is given first; ``seed`` names the start that the file goes on from;
-    ``ranks`` is how many must hold a restored span."""
+    the time that it is given first; ``seed`` names the start that the file goes on from; ``ranks`` is how many must hold a
+    restored span."""
 
     origin: Origin
     account: Account

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.sdk.trace.export import SpanExporter
 from prometheus_client import CollectorRegistry
 
@@ -21,7 +22,8 @@ def nobody(instance: str) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Whose turns are read: the engine's name and replica, and a label for comparisons. ``exporter`` takes the spans.
+    """Whose turns are read: the engine's name and replica, and a label for comparisons. ``exporter`` takes the spans, and
+    ``send_metrics`` OTLP requests of metrics.
     ``started_ns`` says when an engine start began [wall ns], by its instance, where the store has it already: what is read
     again must get the times that it had."""
 
@@ -31,6 +33,7 @@ class Origin:
     run: str | None = None
     model: str | None = None
     started_ns: Callable[[str], int | None] = nobody
+    send_metrics: Callable[[ExportMetricsServiceRequest], None] = lambda request: None
 
 
 def _name_of(origin: Origin, kind: str, seed: str) -> str:

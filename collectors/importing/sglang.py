@@ -97,9 +97,8 @@ def _of_text(line: str) -> dict[str, Any] | None:
     bare = _STRING.sub(lambda said: said[0] if said[0] == "'meta_info'" else "_" * len(said[0]), line)
     out = bare.rfind(_OUT)
     start = bare.find(_META, out) + len(_META)
-    if found is None or out < 0 or start < len(_META) or not bare.endswith("}}") or len(line) - start > _MOST_META:
-        raise NotAnExchangeError(_NO_RECORD)
-    if "#" in bare[start:]:
+    is_record = out >= 0 and start >= len(_META) and bare.endswith("}}") and "#" not in bare[start:]
+    if found is None or not is_record or len(line) - start > _MOST_META:
         raise NotAnExchangeError(_NO_RECORD)
     # Not what was asked: in this form it is not written so that it could be read back.
     return _with_times({}, {"meta_info": ast.literal_eval(line[start:-1])}, found[1])

@@ -1,12 +1,13 @@
 """Where spans that are read go: to the collector that has the store open, or to one that is started for it here."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import requests
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from turnlens.collectors.errors import CollectorError
 from turnlens.collectors.server import Collector
@@ -48,16 +49,20 @@ def exporter(url: str, token: str | None = None) -> Counting:
     return Counting(endpoint=f"{url}/v1/traces", headers={"authorization": f"Bearer {token}"} if token else None)
 
 
-def metrics_to(url: str, token: str | None = None) -> Callable[[bytes], None]:
-    """What sends OTLP requests of metrics to a collector. Raises CollectorError where it does not take one."""
-    headers = {"content-type": "application/x-protobuf"} | ({"authorization": f"Bearer {token}"} if token else {})
+class MetricSender:
+    """Sends OTLP requests of metrics to a collector, counting their points."""
 
-    def send(body: bytes) -> None:
+    def __init__(self, url: str, token: str | None = None) -> None:
+        self.taken = 0
+        self._url = f"{url}/v1/metrics"
+        self._headers = {"content-type": "application/x-protobuf"} | ({"authorization": f"Bearer {token}"} if token else {})
+
+    def send(self, request: ExportMetricsServiceRequest) -> None:
+        """One request. Raises CollectorError where it was not taken."""
         try:
-            requests.post(f"{url}/v1/metrics", data=body, headers=headers, timeout=_SEND_SECONDS).raise_for_status()
+            answer = requests.post(self._url, data=request.SerializeToString(), headers=self._headers, timeout=_SEND_SECONDS)
+            answer.raise_for_status()
         except requests.RequestException as error:
-            raise CollectorError(
-                f"The collector at {url} did not take it: {error}. Import again: nothing is stored twice."
-            ) from error
-
-    return send
+            raise CollectorError(f"{self._url} did not take it: {error}. Import again: nothing is stored twice.") from error
+        scopes = (scope for resource in request.resource_metrics for scope in resource.scope_metrics)
+        self.taken += sum(len(metric.gauge.data_points) for scope in scopes for metric in scope.metrics)

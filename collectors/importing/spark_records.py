@@ -40,6 +40,11 @@ class Reuse:
         return whole(self.fields.get(name))
 
     @property
+    def sameness(self) -> tuple[str, str, int, int | None, str]:
+        """What two records of one event have in common: logs can overlap."""
+        return self.request_id, self.event, self.time_ns, self.rank, str(self.fields.get("digest"))
+
+    @property
     def took_ns(self) -> int:
         """How long a restore took on this rank, from queue to end; 0 where it does not say."""
         took = self.fields.get("end_to_end_ms")

@@ -12,7 +12,7 @@ from turnlens.collectors.importing.spark_records import Commit, Receipt, Reuse, 
 
 # A request of which so long nothing more came will have no account.
 QUIET_NS = 600 * 10**9
-_OF_RANKS = ("worker_restore_completed", "restore_timing")
+OF_RANKS = ("worker_restore_completed", "restore_timing")
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class Request:
         """Whether an event of its id is its own: before its account all are; after it what ranks wrote late. Another request
         of the same id does not begin with those."""
         account = self.attribution
-        return account is None or record.event in _OF_RANKS or record.time_ns < account.time_ns
+        return account is None or record.event in OF_RANKS or record.time_ns < account.time_ns
 
     @property
     def identity(self) -> str:
@@ -82,8 +82,8 @@ class Found:
                 self.commits.append(commit)
 
     def _take(self, record: Reuse) -> None:
-        """An event, once: logs can overlap."""
-        same = hash((record.request_id, record.event, record.time_ns, record.rank, str(record.fields.get("digest"))))
+        """An event, once."""
+        same = hash(record.sameness)
         if same in self._events:
             return
         self._events.add(same)

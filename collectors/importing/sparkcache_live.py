@@ -12,7 +12,7 @@ from typing import Any
 from turnlens.collectors.importing.lines import Account
 from turnlens.collectors.importing.recording import Origin, Recording
 from turnlens.collectors.importing.spark_records import Reuse, commit_of, reuse_of
-from turnlens.collectors.importing.spark_requests import QUIET_NS, Request
+from turnlens.collectors.importing.spark_requests import OF_RANKS, QUIET_NS, Request
 from turnlens.collectors.importing.sparkcache import KIND, WALL_NS, Teller
 from turnlens.collectors.importing.timeline import Timeline
 
@@ -54,8 +54,7 @@ class LiveSparkCache:
             self._begun(commit.time_ns).commit(commit)
 
     def _record(self, record: Reuse) -> None:
-        same = (record.request_id, record.event, record.time_ns, record.rank, str(record.fields.get("digest")))
-        if same in self._seen:
+        if record.sameness in self._seen:
             return
         if record.time_ns < WALL_NS:
             self._account.skip("a record without a wall time: import the log")
@@ -63,10 +62,10 @@ class LiveSparkCache:
         if record.time_ns > time.time_ns() + _HOLD_NS:
             self._account.skip("a record of the future")
             return
-        self._seen[same] = None
+        self._seen[record.sameness] = None
         _bound(self._seen)
         if record.time_ns <= self._ended.get(record.request_id, -1) or (
-            record.request_id in self._ended and record.event in ("restore_timing", "worker_restore_completed")
+            record.request_id in self._ended and record.event in OF_RANKS
         ):
             self._account.skip("a record of a request that was told already")
             return
@@ -76,10 +75,9 @@ class LiveSparkCache:
             if request is not None:
                 self._tell(self._open.pop(record.request_id))
             request = self._open[record.request_id] = Request(record.request_id)
-        if len(request.events) >= _MOST_EVENTS:
-            self._account.skip("a record of a request that has too many")
-            return
         request.events.append(record)
+        if len(request.events) > _MOST_EVENTS:
+            del request.events[1]  # an offer that was repeated since; the first event says when it came
         if record.time_ns > self._newest_ns:
             self._newest_ns, self._newest_at = record.time_ns, time.monotonic()
         if self._newest_ns >= self._released_ns + _STEP_NS or len(self._open) > _MOST_OPEN:

@@ -37,5 +37,6 @@ def time_of(line: str, by_ns: int) -> int | None:
         at = None if iso is None else wall_ns(iso[1].replace(",", "."))
         return at if at is not None and at <= by_ns + _DAY_NS else None
     year = datetime.fromtimestamp(by_ns / 1e9, UTC).year
+    # Next year's first day may have begun elsewhere; the 29th of February may be long ago.
     times = [wall_ns(f"{each}-{vllm[1]}-{vllm[2]}T{vllm[3]}") for each in (year + 1, year, year - 1, year - 4)]
     return next((at for at in times if at is not None and at <= by_ns + _DAY_NS), None)

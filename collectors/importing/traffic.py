@@ -59,17 +59,18 @@ class TrafficTurns:
         if exchange.messages:
             conversation = self._conversations.of(exchange.request_id, exchange.messages, conversation)
         prompt, cached = _counts(exchange)
-        turn = self._begin(exchange, conversation, prompt, begun, in_order)
+        digests = chain_digests(exchange.messages)
+        turn = self._begin(exchange, conversation, digests, prompt, begun, in_order)
         end = max(exchange.end_ns or begun, begun)
         first = None if exchange.first_token_ns is None else min(max(exchange.first_token_ns, begun), end)
         if prompt is not None and cached is not None:
-            self._say_output_not_cached(exchange, cached, begun)
+            self._say_output_not_cached(digests, cached, begun)
             self._admit(turn, exchange, cached, begun)
             if exchange.status in ("stop", "length") or first is not None or (exchange.usage.output_tokens or 0) > 0:
                 self._timeline.add(first or end, partial(turn.computed, cached, prompt, at_ns=first or end))
                 if first is not None:
                     self._timeline.add(first, partial(turn.first_token, at_ns=first))
-        self._timeline.add(end, partial(self._end, exchange, conversation, turn, prompt, end))
+        self._timeline.add(end, partial(self._end, exchange, conversation, digests[-1:], turn, prompt, end))
 
     def until(self, before_ns: int) -> None:
         """Tell what ended before then: no exchange that is still to come began before."""
@@ -79,8 +80,15 @@ class TrafficTurns:
         """No more exchanges come."""
         self._timeline.run()
 
-    def _begin(self, exchange: Exchange, conversation: str | None, prompt: int | None, begun: int, in_order: bool) -> Turn:
-        digests = chain_digests(exchange.messages)
+    def _begin(
+        self,
+        exchange: Exchange,
+        conversation: str | None,
+        digests: Sequence[str],
+        prompt: int | None,
+        begun: int,
+        in_order: bool,
+    ) -> Turn:
         cut = self._cut(digests, prompt)
         # What was cut begins with nothing that had been there.
         points = self._points(exchange, digests[-1:] if cut else digests, prompt)
@@ -131,24 +139,25 @@ class TrafficTurns:
         turn.restore_started(brought, tier=tier, at_ns=begun)
         turn.restore_finalized(True, cached, at_ns=begun)
 
-    def _say_output_not_cached(self, exchange: Exchange, cached: int, begun: int) -> None:
+    def _say_output_not_cached(self, digests: Sequence[str], cached: int, begun: int) -> None:
         """The prompt goes on from an answer word by word, and was cached up to the end of the prompt before and no further."""
-        for digest in reversed(chain_digests(exchange.messages)[:-1]):
+        for digest in reversed(digests[:-1]):
             left = self._left.get(digest)
             if left is not None:
                 if cached == left.prompt // self._unit * self._unit < left.end // self._unit * self._unit:
                     left.publish.skip("output_not_cached", at_ns=begun)
                 return
 
-    def _end(self, exchange: Exchange, conversation: str | None, turn: Turn, prompt: int | None, end: int) -> None:
+    def _end(
+        self, exchange: Exchange, conversation: str | None, last: Sequence[str], turn: Turn, prompt: int | None, end: int
+    ) -> None:
         output = exchange.usage.output_tokens
         if prompt is not None and exchange.token_ids and exchange.answer_ids and len(exchange.token_ids) == prompt:
             for position, key in id_points((*exchange.token_ids, *exchange.answer_ids[:-1])):
                 if position > prompt:
                     self._recorder.publish(key, position, turn=turn, slots=0, at_ns=end)
-        elif prompt is not None and exchange.messages and exchange.status in ("stop", "length"):
-            digest = chain_digests(exchange.messages)[-1]
-            self._ends.note("prompt", digest, prompt)
+        elif prompt is not None and last and exchange.status in ("stop", "length"):
+            self._ends.note("prompt", last[0], prompt)
             if exchange.answer is not None and output is not None and output > 1:
                 answered = chain_digests([*exchange.messages, exchange.answer])[-1]
                 self._ends.note("answer", answered, prompt + output - 1)

@@ -15,7 +15,7 @@ from turnlens.collectors.importing.recording import Origin, Recording
 from turnlens.collectors.importing.traffic import TrafficTurns
 
 _HOLD_NS = 60 * 10**9
-_MOST_HELD = 10_000
+_MOST_HELD = 1_000
 
 
 class _Held(NamedTuple):

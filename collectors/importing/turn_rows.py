@@ -10,7 +10,7 @@ beginnings, and ``timestamp`` counts ms from the trace's beginning.
 import csv
 import hashlib
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
 from pathlib import Path
@@ -96,11 +96,11 @@ def import_turns(
 def _apart(found: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """The turns, each with what makes it this one: several files can count their turns from 1. What is the same in every
     value is the same turn."""
-    said: dict[str, list[dict[str, Any]]] = {}
+    said: defaultdict[str, set[str]] = defaultdict(set)
     for turn in found:
-        others = said.setdefault(f"{turn['conversation']}\0{turn['named']}\0{turn['at']}", [])
-        if turn not in others:
-            others.append(turn)
+        others, values = said[f"{turn['conversation']}\0{turn['named']}\0{turn['at']}"], repr(turn)
+        if values not in others:
+            others.add(values)
             yield turn | {"number": len(others)}
 
 

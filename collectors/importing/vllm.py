@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from turnlens.collectors.importing.chains import id_points
 from turnlens.collectors.importing.errors import SourceError
@@ -39,14 +40,27 @@ _ENDED = re.compile(
     r"|Generated response (\S{1,200}?)(?: \(streaming complete\))?: output: .*, finish_reason: (\w{1,40}))\s*"
 )
 _ABORTED = re.compile(rf"{_FRONT}\bAborted request(?:\(s\))? (\S{{1,9999}}?)[:.]?(?: .*)?")
-_WORDS = ("Reqid: ", "[req_id=", "request", "Request ", "response ", "worker_id=", "KV Router", "NONE_HASH")
 # Dynamo's router, of each worker that it thinks about, and what it is told of its blocks.
 _ROUTED = re.compile(rf"{_FRONT}\bFormula for worker_id=\d{{1,20}} dp_rank=\d{{1,6}} with {_N} cached blocks: .*")
 _BLOCKS = re.compile(rf"{_FRONT}\bKV Router block size mismatch!.* existing_block_size={_N} requested_block_size={_N}\b.*")
 _SUFFIX = re.compile(r"(.+)-[0-9a-f]{8}")
 _STATUS = {"length": "length", "abort": "abort", "error": "error"}
 _HASH = re.compile(rf"{_FRONT}\bInitialized NONE_HASH=(\S{{1,200}})(?: .*)?")
+# What a line can be; it has one of the words.
+_LINES = {
+    "asked": _ASKED,
+    "moved": _MOVED,
+    "received": _RECEIVED,
+    "details": _DETAILS,
+    "ended": _ENDED,
+    "aborted": _ABORTED,
+    "routed": _ROUTED,
+    "blocks": _BLOCKS,
+    "hash": _HASH,
+}
+_WORDS = ("Reqid: ", "[req_id=", "request", "Request ", "response ", "worker_id=", "KV Router", "NONE_HASH")
 _REQUESTS = 65_536
+_MOST_POINTS = 1_000_000  # reuse points of requests of which LMCache has said nothing yet
 _BLIND = (
     "Dynamo's router found cached blocks in none of {} choices, while {} requests were hit on the device: it does not hear of "
     "the engine's blocks (placement.router). See that the engine publishes its KV events, and with the router's block size."
@@ -67,7 +81,6 @@ class _Request:
     """What was said of a request that has not ended."""
 
     received_ns: int | None = None
-    token_ids: tuple[int, ...] = ()
     turn: Turn | None = None
     offer: tuple[int, int, int, bool, int] | None = None  # local, had, need, skipped, when: not taken up as yet
     total: int = 0
@@ -76,10 +89,32 @@ class _Request:
     local: int = 0
 
 
-def _tells(line: str) -> bool:
-    return any(word in line for word in _WORDS) and any(
-        pattern.fullmatch(line) for pattern in (_ASKED, _MOVED, _RECEIVED, _DETAILS, _ENDED, _ABORTED, _ROUTED, _BLOCKS, _HASH)
-    )
+class _Prompt(NamedTuple):
+    """A prompt that was given as token ids: how many, and its reuse points."""
+
+    length: int
+    points: list[tuple[int, str]]
+
+
+class _Line(NamedTuple):
+    """What a line says. Of token ids the prompt is kept, and they are not."""
+
+    kind: str
+    said: tuple[str | None, ...]
+    prompt: _Prompt | None = None
+
+
+def _line_of(text: str) -> _Line | None:
+    """What a line says; None where it is about something else."""
+    if not any(word in text for word in _WORDS):
+        return None
+    for kind, pattern in _LINES.items():
+        if (found := pattern.fullmatch(text)) is not None:
+            if kind != "details":
+                return _Line(kind, found.groups())
+            ids = [int(each) for each in found[2].split(",") if each.strip() and len(each) < 12]
+            return _Line(kind, (found[1],), _Prompt(len(ids), id_points(ids)))
+    return None
 
 
 class _Reader:
@@ -90,32 +125,44 @@ class _Reader:
         self._recorder = recording.recorder
         self._account = account
         self._requests: dict[str, _Request] = {}
+        self._prompts: dict[str, _Prompt] = {}
+        self._points = 0
         self._hashes: set[str] = set()
-        self.silent = 0  # requests of which LMCache said nothing
+        self._silent = 0  # requests of which LMCache said nothing
         self._hits = self._choices = self._seen_choices = 0  # requests hit on the device; choices of a router, with blocks
 
-    def take(self, line: str, at_ns: int, number: int) -> None:
+    def take(self, line: _Line, at_ns: int, number: int) -> None:
         """One line, at the time of it or of the one before."""
-        if (found := _ASKED.fullmatch(line)) is not None:
-            self._ask(found, at_ns, number)
-        elif (found := _MOVED.fullmatch(line)) is not None:
-            self._move(found[1], found[2], int(found[3]), int(found[4]), at_ns, number)
-        elif (found := _RECEIVED.fullmatch(line)) is not None:
-            self._note(found[1]).received_ns = at_ns
-        elif (found := _DETAILS.fullmatch(line)) is not None:
-            self._note(found[1]).token_ids = tuple(int(each) for each in found[2].split(",") if len(each) < 12 and each.strip())
-        elif (found := _ENDED.fullmatch(line)) is not None:
-            self._end(found[1] or found[2], _STATUS.get(found[3] or "", "stop"), at_ns)
-        elif (found := _ABORTED.fullmatch(line)) is not None:
-            for request_id in found[1].split(","):
+        kind, said, _ = line
+        name = said[0] or ""
+        if kind == "asked":
+            self._ask(name, [int(each or 0) for each in said[1:5]], said[5] is not None, at_ns, number)
+        elif kind == "moved":
+            self._move(name, said[1] == "Retrieved", int(said[2] or 0), int(said[3] or 0), at_ns, number)
+        elif kind == "received":
+            self._note(name).received_ns = at_ns
+        elif kind == "details" and line.prompt is not None:
+            self._keep(self._name(name), line.prompt)
+        elif kind == "ended":
+            self._end(name or said[1] or "", _STATUS.get(said[2] or "", "stop"), at_ns)
+        elif kind == "aborted":
+            for request_id in name.split(","):
                 self._end(request_id, "abort", at_ns)
-        elif (found := _ROUTED.fullmatch(line)) is not None:
+        elif kind == "routed":
             self._choices += 1
-            self._seen_choices += int(found[1]) > 0
-        elif (found := _BLOCKS.fullmatch(line)) is not None:
-            self._account.note(_OTHER_BLOCKS.format(found[2], found[1]))
-        elif (found := _HASH.fullmatch(line)) is not None and len(self._hashes) < 16:
-            self._hashes.add(found[1])
+            self._seen_choices += int(name) > 0
+        elif kind == "blocks":
+            self._account.note(_OTHER_BLOCKS.format(said[1], said[0]))
+        elif kind == "hash" and len(self._hashes) < 16:
+            self._hashes.add(name)
+
+    def _keep(self, name: str, prompt: _Prompt) -> None:
+        """Until LMCache has said how long the prompt is."""
+        before = self._prompts.pop(name, None)
+        self._points += len(prompt.points) - (0 if before is None else len(before.points))
+        self._prompts[name] = prompt
+        while self._points > _MOST_POINTS or len(self._prompts) > _REQUESTS:
+            self._points -= len(self._prompts.pop(next(iter(self._prompts))).points)
 
     def _name(self, request_id: str) -> str:
         """What a request was called when it was received."""
@@ -129,7 +176,7 @@ class _Reader:
         if request is None:
             return
         if request.turn is None:
-            self.silent += 1
+            self._silent += 1
             request.turn = self._begin(name, request, at_ns)
         self._admit(request)
         if request.total and status in ("stop", "length"):
@@ -139,7 +186,10 @@ class _Reader:
     def _begin(self, name: str, request: _Request, at_ns: int, prompt: int | None = None, engine_id: str | None = None) -> Turn:
         self._account.turns += 1
         begun = request.received_ns or at_ns
-        points = id_points(request.token_ids) if prompt is not None and len(request.token_ids) == prompt else []
+        given = self._prompts.pop(name, None)
+        self._points -= 0 if given is None else len(given.points)
+        # With an image there are more tokens than ids; a log can be told to shorten them.
+        points = given.points if given is not None and given.length == prompt else []
         return self._recorder.turn(
             name,
             prompt_tokens=prompt,
@@ -156,9 +206,8 @@ class _Reader:
             self._requests.pop(next(iter(self._requests)))
         return request
 
-    def _ask(self, found: re.Match[str], at_ns: int, number: int) -> None:
-        request_id = found[1]
-        total, local, had, need = (int(value) for value in found.groups()[1:5])
+    def _ask(self, request_id: str, counts: Sequence[int], skipped: bool, at_ns: int, number: int) -> None:
+        total, local, had, need = counts
         if not (0 <= local <= total and 0 <= had <= total and need <= total):
             self._account.skip("counts that cannot be", number)
             return
@@ -170,7 +219,7 @@ class _Reader:
             return  # after a load, or of another prompt: what had been taken up stays
         request.total = total
         # Asked again while it waits: what was said last is what it is admitted with.
-        request.offer = (local, had, need, found[6] is not None, at_ns)
+        request.offer = (local, had, need, skipped, at_ns)
 
     def _admit(self, request: _Request) -> None:
         """The latest offer is taken up."""
@@ -190,17 +239,17 @@ class _Reader:
             request.loading = need
             turn.restore_started(need, tier="unspecified", at_ns=at_ns)
 
-    def _move(self, request_id: str, what: str, moved: int, of: int, at_ns: int, number: int) -> None:
+    def _move(self, request_id: str, to_device: bool, moved: int, of: int, at_ns: int, number: int) -> None:
         request = self._requests.get(self._name(request_id))
         if request is None or request.turn is None:
             self._account.skip("a line of a request that was not asked for", number)
             return
         self._admit(request)
-        if what == "Retrieved" and request.loading:
+        if to_device and request.loading:
             valid = request.local + min(max(moved, 0), request.loading)
             request.turn.restore_finalized(moved >= of, valid, reason=None if moved >= of else "partial", at_ns=at_ns)
             request.known, request.loading = valid, 0
-        elif what == "Stored" and 0 < of <= request.total and moved > 0:
+        elif not to_device and 0 < of <= request.total and moved > 0:
             self._computed(request, at_ns, of)
 
     @staticmethod
@@ -226,8 +275,8 @@ class _Reader:
             self._account.note(_UNTOLD.format(untold))
         if self._choices and self._hits and not self._seen_choices:
             self._account.note(_BLIND.format(self._choices, self._hits))
-        if self.silent:
-            self._account.note(_SILENT.format(self.silent))
+        if self._silent:
+            self._account.note(_SILENT.format(self._silent))
         if len(self._hashes) > 1:
             self._account.note("Processes have different NONE_HASH: set the same PYTHONHASHSEED for all of them.")
 
@@ -235,13 +284,14 @@ class _Reader:
 def import_vllm(paths: Sequence[Path], origin: Origin) -> list[Account]:
     """Read logs of one server, all of its processes. Returns the accounts. Raises SourceError and OSError."""
     accounts = [Account(str(path)) for path in paths]
-    lines: list[tuple[int, int, int, str]] = []
+    lines: list[tuple[int, int, int, _Line]] = []
     for index, (path, account) in enumerate(zip(paths, accounts, strict=True)):
         by_ns = path.stat().st_mtime_ns
         clock = 0
-        for number, line in read_lines(path, account, MAX_RECORD_BYTES):
-            if _tells(line):
-                clock = max(clock, time_of(line, by_ns) or clock)
+        for number, text in read_lines(path, account, MAX_RECORD_BYTES):
+            line = _line_of(text)
+            if line is not None:
+                clock = max(clock, time_of(text, by_ns) or clock)
                 lines.append((clock, index, number, line))
     if not lines:
         names = ", ".join(str(path) for path in paths)
@@ -270,11 +320,12 @@ class LiveVllm:
         self._recording: Recording | None = None
         self._reader: _Reader | None = None
 
-    def take(self, line: str, number: int) -> None:
+    def take(self, text: str, number: int) -> None:
         """The next line. A clock that jumps back stands still; lines before the first that has a time are passed over."""
-        if not _tells(line):
+        line = _line_of(text)
+        if line is None:
             return
-        self._clock = max(self._clock, time_of(line, time.time_ns()) or 0)
+        self._clock = max(self._clock, time_of(text, time.time_ns()) or 0)
         if not self._clock:
             return
         if self._reader is None:

@@ -1,6 +1,6 @@
--- One row a turn whose prompt does not continue its conversation's previous turn of the same run: what had been seen of it ends before the last
--- reuse point that the previous turn had, or before the end of the answer that it had published. Where the previous turn had not
--- ended yet, was not whole, or may have been forgotten by the recorder, nothing is said.
+-- One row a turn whose prompt does not continue its conversation's previous turn of the same run: what had been seen of it ends
+-- before the last reuse point that the previous turn had, or before the end of the answer that it had published. Where the previous
+-- turn had not ended yet, was not whole, or may have been forgotten by the recorder, nothing is said.
 --
 -- Example: turn 1 had 900 prompt tokens with the last reuse point at 896; turn 2 has 1,000 and only 64 of them had been seen:
 --

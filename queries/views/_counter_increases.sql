@@ -1,7 +1,7 @@
--- One row a sample of one of an engine's counters (vLLM's, SGLang's, LMCache's) that say something of its cache: by how much it grew since the sample before. A cumulative value that falls began anew, and
--- one that says so: what it has was counted since. The first sample of a counter is where the counting starts, unless it says since
--- when it counts. The sender's resource names the engine (turnlens.engine, and turnlens.replica where there are several); one that
--- names none is about the store's only engine.
+-- One row a sample of one of an engine's counters (vLLM's, SGLang's, LMCache's) that say something of its cache: by how much it grew
+-- since the sample before. A cumulative value that falls began anew, and one that says so: what it has was counted since. The first
+-- sample of a counter is where the counting starts, unless it says since when it counts. The sender's resource names the engine
+-- (turnlens.engine, and turnlens.replica where there are several); one that names none is about the store's only engine.
 --
 -- Example: samples 100, 150, 20 (after a restart) give 50 and 20, the latter with ``is_reset``.
 --

@@ -276,3 +276,20 @@ def test_a_record_of_the_future_is_passed_over() -> None:
     store.add(exporter.get_finished_spans())
     assert store.rows("select count(*) as n, bool_and(complete) as complete from turns") == [{"n": 12, "complete": True}]
     assert dict(account.unread) == {"a record of the future": 1}
+
+
+def test_an_offer_that_is_repeated_without_end() -> None:
+    """It waits, and is asked a thousand times: the last offer counts, and its account is not lost."""
+    exporter, account = InMemorySpanExporter(), Account()
+    live = LiveSparkCache(Origin("test", exporter), account, lambda first_ns: first_ns, 2)
+    first, *rest = sparkcache_lines()[4:8]
+    span = {"selected_span_tokens": 1024, "offered_external_tokens": 768, "caller_block_aligned_prefix_tokens": 256}
+    repeated = [spark("external_restore_offer", "q1", (START + 60) * 10**9 + n, **span) for n in range(1, 1_000)]
+    for number, line in enumerate([first, *repeated, *rest]):
+        live.take(line.rstrip(), number)
+    live.close()
+    store = MemoryStore()
+    store.add(exporter.get_finished_spans())
+    assert store.rows("select hit_tokens, restored_tokens, complete from turns") == [
+        {"hit_tokens": 256, "restored_tokens": 767, "complete": True}
+    ]

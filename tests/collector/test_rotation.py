@@ -50,3 +50,13 @@ def test_names_that_follow_each_other_and_the_one_that_was_read_last(tmp_path: P
 def test_a_bracket_is_no_pattern(tmp_path: Path) -> None:
     (tmp_path / "app[1].log").write_text("x")
     assert LogFiles(tmp_path / "app[1].log").current() == tmp_path / "app[1].log"
+
+
+def test_all_that_came_since_the_one_that_was_read_last(tmp_path: Path) -> None:
+    """A collector that was away for eleven hours."""
+    for hour in range(12):
+        (tmp_path / f"m-{hour:02}.log").write_text("x")
+    files = LogFiles(tmp_path / "m-*.log")
+    found = files.before((tmp_path / "m-01.log").stat().st_ino)
+    assert [path.name for path in found] == [f"m-{hour:02}.log" for hour in range(1, 11)]
+    assert len(files.before((tmp_path / "m-10.log").stat().st_ino)) == 8

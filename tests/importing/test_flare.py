@@ -1,6 +1,7 @@
 """Flare's start-up lines: whole input, whole output; beside its gauges; and lines that are none."""
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +35,8 @@ flare_free_kv_tokens {tokens}
 """
 
 
-def put(store: MemoryStore, body: bytes) -> None:
-    batch = decode_metrics(ExportMetricsServiceRequest.FromString(body), Scene.at(0))
+def put(store: MemoryStore, request: ExportMetricsServiceRequest) -> None:
+    batch = decode_metrics(request, Scene.at(0))
     known = {row["resource_id"] for row in store.rows("select resource_id from resources")}
     arriving.insert_resources(store.connection, [batch], known)
     arriving.insert_points(store.connection, [batch])
@@ -43,8 +44,8 @@ def put(store: MemoryStore, body: bytes) -> None:
 
 def read(store: MemoryStore, path: Path, text: str, started_ns: int | None = None, replica: str = "0") -> Account:
     path.write_text(text)
-    origin = Origin("ring0", InMemorySpanExporter(), replica)
-    (account,) = import_flare([path], origin, lambda body: put(store, body), started_ns)
+    origin = Origin("ring0", InMemorySpanExporter(), replica, send_metrics=partial(put, store))
+    (account,) = import_flare([path], origin, started_ns)
     return account
 
 
@@ -96,7 +97,7 @@ def test_slots_against_memory_with_its_gauges(tmp_path: Path) -> None:
     store = MemoryStore()
     for at, free in ((0, 8), (5, 0), (10, 0)):
         page = PAGE.format(free=free, taken=100 - free, tokens=23_742_746)  # 28 slots are taken by running turns
-        put(store, request_of(Target("ring0", "http://ring0/metrics"), page, Scene.at(at)).SerializeToString())
+        put(store, request_of(Target("ring0", "http://ring0/metrics"), page, Scene.at(at)))
     read(store, tmp_path / "flare.log", MEMORY.format(0, 1, 25_258_240, 128) + "\n", Scene.at(-60))
     read(store, tmp_path / "later.log", MEMORY.format(0, 1, 7, 7) + "\n", Scene.at(3_600))
     (row,) = store.rows("from bounds_in(null, null, null, null, 5)")
@@ -154,7 +155,7 @@ def test_replicas_that_differ(tmp_path: Path) -> None:
             request = request_of(Target("ring0", f"http://ring0-{replica}/metrics"), page, Scene.at(at))
             name = KeyValue(key="turnlens.replica", value=AnyValue(string_value=replica))
             request.resource_metrics[0].resource.attributes.append(name)
-            put(store, request.SerializeToString())
+            put(store, request)
     concurrency = MEMORY.replace("memory", "concurrency")
     read(store, tmp_path / "a.log", MEMORY.format(0, 1, 25_000_000, 128) + "\n", Scene.at(-60), "0")
     read(store, tmp_path / "b.log", concurrency.format(0, 1, 9_000_000, 32) + "\n", Scene.at(-50), "1")

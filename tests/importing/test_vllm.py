@@ -8,6 +8,7 @@ import pytest
 from imported import imported
 from memory_store import MemoryStore
 
+from turnlens.collectors.importing import vllm
 from turnlens.collectors.importing.errors import SourceError
 from turnlens.collectors.importing.lines import Account
 from turnlens.collectors.importing.vllm import import_vllm
@@ -163,7 +164,8 @@ def test_vllms_ids_with_their_suffix_and_its_outputs(tmp_path: Path) -> None:
     rows = store.rows("select recomputed_tokens, new_tokens from turns where complete order by start_ns")
     assert [tuple(row.values()) for row in rows] == [(0, 128), (64, 64)]
     assert account.unread == {}
-    assert store.rows("select count(*) as n from spans where attributes::varchar like '%secret%'") == [{"n": 0}]
+    (row,) = store.rows("select string_agg(s::varchar, ' ') as everything from spans as s")
+    assert ("q1" in row["everything"], "secret" in row["everything"]) == (True, False)
 
 
 def test_vllms_log_alone_says_when(tmp_path: Path) -> None:
@@ -250,6 +252,24 @@ def test_requests_of_which_nothing_but_the_beginning_is_said(tmp_path: Path) -> 
         "(--enable-log-outputs)."
     ]
     assert account.unread == {}
+
+
+def test_prompts_that_nobody_asks_for_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of completions no end is written: the oldest prompts make room, and the latest still says what had been seen."""
+    monkeypatch.setattr(vllm, "_MOST_POINTS", 5)
+    ids = ", ".join(map(str, range(128)))
+    lines = [
+        log(n, f"Request q{n} details: prompt: 'x', prompt_token_ids: [{ids}], prompt_embeds shape: None.") for n in range(3)
+    ]
+    lines += [asked(10 + n, f"q{n}", 128, 0, 0, 0) for n in range(3)] + [
+        log(20 + n, f"Finished request q{n}.") for n in range(3)
+    ]
+    store, _ = read(tmp_path, lines)
+    assert store.rows("select turn_id, recomputed_tokens from turns order by 1") == [
+        {"turn_id": "q0", "recomputed_tokens": None},
+        {"turn_id": "q1", "recomputed_tokens": 0},
+        {"turn_id": "q2", "recomputed_tokens": 128},
+    ]
 
 
 def test_a_log_of_something_else_is_refused(tmp_path: Path) -> None:
