@@ -15,7 +15,6 @@ import duckdb
 import pytest
 import requests
 from click.testing import CliRunner, Result
-from earlier import first_version
 from memory_store import START_NS, CountingIds, Scene, file_store
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.trace import ReadableSpan
@@ -451,47 +450,6 @@ def test_bad_settings_are_named(tmp_path: Path) -> None:
     done = run("serve", "--store", str(tmp_path / "s.duckdb"), "--http-port", "many")
     assert done.exit_code == 1
     assert "--http-port: 'many' is not a whole number" in done.output
-
-
-def test_the_demo(tmp_path: Path) -> None:
-    path = tmp_path / "demo.duckdb"
-    done = run("demo", "--store", str(path), "--format", "json")
-    assert done.exit_code == 0, done.output
-    shown = json.loads(done.stdout)
-    assert {row["verdict"] for row in shown["totals"]} == {"hit", "restored", "recomputed", "cold", "incomplete"}
-    assert shown["explained"]["turn"]["main_cause"] == "evicted.slots"
-    causes = {row["main_cause"] for row in shown["turns"]}
-    assert {
-        "evicted.slots",
-        "provided.turn",
-        "first_seen.new_conversation",
-        "not_cache.queue",
-        "unobserved.events_missing",
-    } <= causes
-    again = run("demo", "--store", str(path))  # an earlier demo is replaced
-    assert again.exit_code == 0, again.output
-    assert "Verdict: recomputed" in again.output
-    assert "turnlens dashboard --store" in again.output
-
-
-def test_a_demo_of_an_earlier_version_is_replaced_too(tmp_path: Path) -> None:
-    path = tmp_path / "demo.duckdb"
-    with duckdb.connect(str(path)) as connection:
-        first_version(connection)
-    done = run("demo", "--store", str(path), "--format", "csv")
-    assert done.exit_code == 0, done.output
-    with duckdb.connect(str(path)) as connection:
-        connection.execute("insert into schema_history values (99, 0, '9', 'of the future')")
-    done = run("demo", "--store", str(path))
-    assert done.exit_code == 1
-    assert "schema version 99" in done.output
-
-
-def test_the_demo_replaces_nothing_but_a_demo(store: str) -> None:
-    done = run("demo", "--store", store)
-    assert done.exit_code == 1
-    assert "holds more than a demo" in done.output
-    assert Path(store).exists()
 
 
 def test_a_missing_extra_prints_the_install_command(
