@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
@@ -26,7 +27,7 @@ from turnlens.collectors.importing.lines import MAX_LINE_BYTES, Account
 from turnlens.collectors.importing.live import LIVE, MOST_BYTES, Begun, Live
 from turnlens.collectors.importing.llama_files import ends_of
 from turnlens.collectors.importing.recording import Origin
-from turnlens.collectors.ingest import TRACES, Ingest
+from turnlens.collectors.ingest import METRICS, TRACES, Ingest, Signal
 from turnlens.collectors.rotation import LogFiles
 from turnlens.collectors.targets import Followed
 
@@ -43,16 +44,23 @@ class _Into(SpanExporter):
         self._ended = ended
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        body = encode_spans(spans).SerializeToString()
+        taken = self._store(TRACES, encode_spans(spans).SerializeToString())
+        return SpanExportResult.SUCCESS if taken else SpanExportResult.FAILURE
+
+    def send_metrics(self, request: ExportMetricsServiceRequest) -> None:
+        """Gauges, as spans."""
+        self._store(METRICS, request.SerializeToString())
+
+    def _store(self, signal: Signal, body: bytes) -> bool:
         while True:
             try:
-                accepted = self._ingest.accept(self._ingest.reserve(len(body)), TRACES, body, "application/x-protobuf")
+                accepted = self._ingest.accept(self._ingest.reserve(len(body)), signal, body, "application/x-protobuf")
                 accepted.stored.result()
             except CollectorError:
                 if self._ended.wait(_AGAIN_SECONDS):
-                    return SpanExportResult.FAILURE
+                    return False
             else:
-                return SpanExportResult.SUCCESS
+                return True
 
     def shutdown(self) -> None:
         """The writer is the collector's."""
@@ -116,9 +124,7 @@ class Following:
 class _Follower:
     """Reads one path."""
 
-    def __init__(
-        self, followed: Followed, exporter: SpanExporter, counters: Counters, store: Path, ended: threading.Event
-    ) -> None:
+    def __init__(self, followed: Followed, exporter: _Into, counters: Counters, store: Path, ended: threading.Event) -> None:
         self._kind = followed.kind
         self._ranks = followed.ranks
         self._most = MOST_BYTES.get(followed.kind, MAX_LINE_BYTES)
@@ -129,7 +135,7 @@ class _Follower:
         named = hashlib.sha256(str(self._path.absolute()).encode()).hexdigest()[:12]
         self._memory = _Memory(store.with_name(f"{store.name}.follow-{named}.json"))
         self._account = Account(str(self._path))
-        self._origin = Origin(followed.engine, exporter)
+        self._origin = Origin(followed.engine, exporter, send_metrics=exporter.send_metrics)
         self._live: Live | None = None
         self._ends: dict[str, int] = {}
         self._file_ns = 0
@@ -188,7 +194,7 @@ class _Follower:
         if self._live is None:
             seed = self._memory.continued.get(first)
             self._live = LIVE[self._kind](
-                Begun(self._origin, self._account, self._anchor_of, self._started_ns, seed, self._ranks)
+                Begun(self._origin, self._account, self._anchor_of, self._kept, self._written_ns, seed, self._ranks)
             )
         elif self._live.seed is not None:
             self._memory.continued[first] = self._live.seed
@@ -198,18 +204,19 @@ class _Follower:
     def _anchor_of(self, seed: str, at_us: int) -> int:
         """When a start's clock began: as it was said before; of lines that were there already, by the file's own time; of a
         line that has just come, by the time now."""
-        if seed not in self._memory.anchors:
-            known = self._catching_up and seed in self._ends
-            self._memory.anchors[seed] = self._file_ns - self._ends[seed] * 1_000 if known else time.time_ns() - at_us * 1_000
-            self._memory.keep()
-        return self._memory.anchors[seed]
+        known = self._catching_up and seed in self._ends
+        return self._kept(seed, self._file_ns - self._ends[seed] * 1_000 if known else time.time_ns() - at_us * 1_000)
 
-    def _started_ns(self, first_ns: int) -> int:
-        """When an engine start began of which times are wall times: with the first line that was ever read of it."""
-        if "" not in self._memory.anchors:
-            self._memory.anchors[""] = first_ns
+    def _written_ns(self) -> int:
+        """When the line that is read now was written, for all that is known."""
+        return self._file_ns if self._catching_up else time.time_ns()
+
+    def _kept(self, name: str, at_ns: int) -> int:
+        """The time that was given first for a name."""
+        if name not in self._memory.anchors:
+            self._memory.anchors[name] = at_ns
             self._memory.keep()
-        return self._memory.anchors[""]
+        return self._memory.anchors[name]
 
     def _read(self, file: BinaryIO) -> None:
         """All whole lines that there are. A half one is left for later."""

@@ -22,7 +22,7 @@ class Followed(NamedTuple):
     ranks: int = 1
 
 
-KINDS = ("llama", "vllm", "traffic", "sglang", "sparkcache")
+KINDS = ("llama", "vllm", "traffic", "sglang", "sparkcache", "flare")
 
 
 def followed(text: str) -> list[Followed]:

@@ -91,8 +91,10 @@ def render(found: dict[str, list[Row]]) -> str:
     for bounds in found["bounds"]:
         reasons = [row for row in found["evictions"] if row["resource_id"] == bounds["resource_id"]]
         lines = [_who(bounds), f"  {_verdict(bounds)}", *(f"  {line}" for line in _fullness(bounds))]
-        lines += [f"  {line}" for row in reasons for line in _evicted(row)] or ["  Nothing was evicted from the device."]
-        lines += [f"  {line}" for line in (*_agreement(bounds), *_next(bounds, reasons))]
+        if not bounds["gauges_only"]:
+            lines += [f"  {line}" for row in reasons for line in _evicted(row)] or ["  Nothing was evicted from the device."]
+            lines += [f"  {line}" for line in _agreement(bounds)]
+        lines += [f"  {line}" for line in _next(bounds, reasons)]
         parts.append("\n".join(lines) + "\n")
     if len(found["bounds"]) == 1:
         parts.append(output.text_of(found["occupancy"], _columns(found["bounds"][0]), "table"))
@@ -154,6 +156,9 @@ def _verdict(bounds: Row) -> str:
     every = bounds["intervals"]
     held = {said: bounds[f"{name}_intervals"] for name, said in _BOUNDS if bounds[f"{name}_intervals"]}
     length = wording.seconds(bounds["interval_seconds"])
+    if list(held) == ["unknown"] and bounds["gauges_only"]:
+        scraped = f"turnlens serve --scrape {bounds['engine']}=http://HOST:PORT/metrics"
+        return f"Nothing says what was free: read its metrics, too ({scraped})."
     if list(held) == ["unknown"]:
         where = "the only interval" if every == 1 else f"all {every:,} intervals"
         return f"Unknown in {where} ({length}): nothing says what was free."

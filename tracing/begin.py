@@ -26,6 +26,7 @@ class Begin:
     basis: str | None = None  # what the prefix keys are of, where not of all that was seen
     identity: str | None = None  # what makes it this turn and no other, where ids follow from content
     ends: bool = True  # whether it is known when it ended
+    waits: bool = True  # whether it is known how long it waited for its admission
 
     @property
     def start_ns(self) -> int:

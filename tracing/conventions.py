@@ -149,9 +149,16 @@ SPAN_FIELDS: tuple[Field, ...] = (
     ),
     # times of the turn
     _field("turnlens.frontend_ns", "BIGINT", "ns", "arrival at the server to arrival at the scheduler"),
-    _field("turnlens.queue_ns", "BIGINT", "ns", "arrival at the scheduler to the first accepted admission"),
+    _field(
+        "turnlens.queue_ns",
+        "BIGINT",
+        "ns",
+        "arrival at the scheduler to the first accepted admission; absent where the source does not say",
+    ),
     _field("turnlens.restore_ns", "BIGINT", "ns", "time in which a restore was under way, until the first token"),
-    _field("turnlens.compute_ns", "BIGINT", "ns", "the rest of the time to the first token"),
+    _field(
+        "turnlens.compute_ns", "BIGINT", "ns", "the rest of the time to the first token, with the queue where that is not known"
+    ),
     _field("turnlens.ttft_ns", "BIGINT", "ns", "arrival to first token"),
     _field("turnlens.total_ns", "BIGINT", "ns", "arrival to finish"),
     # the reference stream

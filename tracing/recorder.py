@@ -173,7 +173,7 @@ class Recorder:
         say nothing of the rest of the prompt), ``usage_prompt_tokens`` and ``usage_cached_tokens`` (what the engine's own usage
         says), ``prompt_changed`` (how it differs from the conversation's prompt before, by the details of ``prefix_changed``),
         ``identity`` (what makes it this turn and no other, where ids follow from content), ``end_known`` (False where nobody
-        says when it ended).
+        says when it ended), ``queue_known`` (False where nobody says how long it waited for its admission).
         Others are kept under ``turnlens.``."""
         request_id = _printed(request_id) or ""
         turn = Turn(self._buffer, self._turn_id(request_id), request_id)
@@ -181,6 +181,7 @@ class Recorder:
         disabled = attributes.pop("cache_disabled", None)
         basis = attributes.pop("prefix_basis", None)
         identity, ends = attributes.pop("identity", None), attributes.pop("end_known", None)
+        waits = attributes.pop("queue_known", None)
         facts: dict[str, Value] = {_TURN_FACTS.get(name, f"turnlens.{name}"): value for name, value in attributes.items()}
         facts["traceparent"] = traceparent
         begin = Begin(
@@ -197,6 +198,7 @@ class Recorder:
             _printed(basis),
             _printed(identity),
             ends is not False,
+            waits is not False,
         )
         self._buffer.begin(turn, begin)
         return turn

@@ -109,10 +109,11 @@ class TurnState:
             self.trace.emit(conventions.PREFILL, prefill.start_ns, prefill.end_ns, facts)
 
     def times(self, end_ns: int) -> dict[str, Value]:
-        """Durations in nanoseconds. The parts of the time to the first token sum to it; compute is the remainder."""
+        """Durations in nanoseconds. The parts of the time to the first token sum to it; compute is the remainder. Where nobody
+        says how long it waited, that is in the remainder."""
         begin = self.begin
         frontend = None if begin.arrived_ns is None else max(0, begin.at_ns - begin.arrived_ns)
-        queue = None if self.admitted_ns is None else max(0, self.admitted_ns - begin.at_ns)
+        queue = None if self.admitted_ns is None or not begin.waits else max(0, self.admitted_ns - begin.at_ns)
         ttft = None if self.first_token_ns is None else max(0, self.first_token_ns - begin.start_ns)
         restore = self.restores.waited_ns
         known = (frontend or 0) + (queue or 0) + restore
@@ -120,7 +121,7 @@ class TurnState:
             "turnlens.frontend_ns": frontend,
             "turnlens.queue_ns": queue,
             "turnlens.restore_ns": restore if self.admitted_ns is not None else None,
-            "turnlens.compute_ns": None if ttft is None or queue is None else max(0, ttft - known),
+            "turnlens.compute_ns": None if ttft is None or self.admitted_ns is None else max(0, ttft - known),
             "turnlens.ttft_ns": ttft,
             "turnlens.total_ns": max(0, end_ns - begin.start_ns) if begin.ends else None,
         }

@@ -7,8 +7,9 @@ time that ``--started`` says, else of that at which the file was last written.
 
 import hashlib
 import re
+import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,6 +29,8 @@ _ALLOCATED = re.compile(
     r".{0,300}?\bAllocate cache\.\s+[\d.]{1,12} GiB · (\d{1,12}) KV tokens · (\d{1,9}) shared snapshot slots · "
     r"limited by (\w{1,40})\b.*"
 )
+# So long after one rank another may still say what it was given.
+_QUIET_SECONDS = 60.0
 _NO_TIME = "{} earlier starts have no time in this file and are left out: --started says when, one start at a time."
 
 
@@ -47,6 +50,25 @@ class _Start:
     at_ns: int | None = None
     ranks: dict[int, _Rank] = field(default_factory=dict[int, _Rank])
 
+    @property
+    def seed(self) -> str:
+        """What tells it from another start."""
+        return repr(sorted((rank.rank, rank.tokens, rank.slots, rank.limited_by) for rank in self.ranks.values()))
+
+
+class _Naming:
+    """Names the starts of one log in their order: by their time, or by how many alike came before."""
+
+    def __init__(self, origin: Origin) -> None:
+        self._origin = origin
+        self._alike: Counter[str] = Counter()
+
+    def instance(self, start: _Start, said_ns: int | None) -> str:
+        """The id of the next start."""
+        self._alike[start.seed] += 1
+        seed = f"{self._alike[start.seed] if said_ns is None else said_ns} {start.seed}"
+        return instance_of(self._origin, KIND, hashlib.sha256(seed.encode()).hexdigest())
+
 
 def import_flare(paths: Sequence[Path], origin: Origin, started_ns: int | None = None) -> list[Account]:
     """Read logs. An account's ``turns`` counts engine starts. Raises SourceError and OSError."""
@@ -57,14 +79,11 @@ def import_flare(paths: Sequence[Path], origin: Origin, started_ns: int | None =
         starts = _starts(path, account)
         if not starts:
             raise SourceError(f"{path} has no start-up line of Flare's (Allocate cache. ... shared snapshot slots ...).")
-        alike: Counter[str] = Counter()
+        naming = _Naming(origin)
         untold = 0
         for start in starts:
-            seed = repr(sorted((rank.rank, rank.tokens, rank.slots, rank.limited_by) for rank in start.ranks.values()))
-            alike[seed] += 1
             said_ns = start.at_ns or (started_ns if start is starts[-1] else None)
-            seed = f"{said_ns} {seed}" if said_ns is not None else f"{alike[seed]} {seed}"
-            instance = instance_of(origin, KIND, hashlib.sha256(seed.encode()).hexdigest())
+            instance = naming.instance(start, said_ns)
             at_ns = said_ns or origin.started_ns(instance)
             if at_ns is None and start is starts[-1]:
                 at_ns = path.stat().st_mtime_ns
@@ -78,25 +97,80 @@ def import_flare(paths: Sequence[Path], origin: Origin, started_ns: int | None =
     return accounts
 
 
+class LiveFlare:
+    """Takes the lines of one log as it grows. A start is told when no further rank has said so for a minute, or one says it
+    again. ``kept`` keeps the time that is given first for a name, ``written_ns`` says when a line without a time was written."""
+
+    seed = None
+
+    def __init__(
+        self, origin: Origin, account: Account, kept: Callable[[str, int], int], written_ns: Callable[[], int]
+    ) -> None:
+        self._origin = origin
+        self._account = account
+        self._kept = kept
+        self._written_ns = written_ns
+        self._naming = _Naming(origin)
+        self._start: _Start | None = None
+        self._written = 0
+        self._heard_at = 0.0
+
+    def take(self, line: str, number: int) -> None:
+        """The next line."""
+        rank = _rank(line, number, self._account)
+        if rank is None:
+            return
+        if self._start is not None and rank.rank in self._start.ranks:
+            self._tell()
+        if self._start is None:
+            self._start, self._written = _Start(), self._written_ns()
+        self._start.ranks[rank.rank] = rank
+        self._start.at_ns = self._start.at_ns or time_of(line, time.time_ns())
+        self._heard_at = time.monotonic()
+
+    def tick(self) -> None:
+        """There are no more lines at present."""
+        if self._start is not None and time.monotonic() - self._heard_at >= _QUIET_SECONDS:
+            self._tell()
+
+    def close(self) -> None:
+        """No more comes. A start that is not told yet will be read again."""
+
+    def _tell(self) -> None:
+        start, self._start = self._start, None
+        if start is not None:
+            instance = self._naming.instance(start, start.at_ns)
+            self._account.turns += 1
+            at_ns = start.at_ns or self._kept(instance, self._written)
+            self._origin.send_metrics(_request(self._origin, instance, at_ns, start))
+
+
 def _starts(path: Path, account: Account) -> list[_Start]:
     """The engine starts of a log: a rank that says it again has started again."""
     found: list[_Start] = []
     by_ns = path.stat().st_mtime_ns
-    for _, line in read_lines(path, account):
-        if "Allocate cache." not in line:
+    for number, line in read_lines(path, account):
+        rank = _rank(line, number, account)
+        if rank is None:
             continue
-        line = _COLOUR.sub("", line)
-        said = _ALLOCATED.fullmatch(line)
-        if said is None:
-            account.skip("a line on its cache that is not understood")
-            continue
-        named = _RANK.search(line[: said.start(1)])
-        rank = _Rank(int(named[1]) if named else 0, named[2] if named else None, int(said[1]), int(said[2]), said[3])
         if not found or rank.rank in found[-1].ranks:
             found.append(_Start())
         found[-1].ranks[rank.rank] = rank
         found[-1].at_ns = found[-1].at_ns or time_of(line, by_ns)
     return found
+
+
+def _rank(line: str, number: int, account: Account) -> _Rank | None:
+    """What a rank says of its cache; None of another line."""
+    if "Allocate cache." not in line:
+        return None
+    line = _COLOUR.sub("", line)
+    said = _ALLOCATED.fullmatch(line)
+    if said is None:
+        account.skip("a line on its cache that is not understood", number)
+        return None
+    named = _RANK.search(line[: said.start(1)])
+    return _Rank(int(named[1]) if named else 0, named[2] if named else None, int(said[1]), int(said[2]), said[3])
 
 
 def _request(origin: Origin, instance: str, at_ns: int, start: _Start) -> ExportMetricsServiceRequest:

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from turnlens.collectors.importing import sglang, traffic
 from turnlens.collectors.importing.exchange_files import exchange_on
+from turnlens.collectors.importing.flare import LiveFlare
 from turnlens.collectors.importing.lines import MAX_RECORD_BYTES, Account
 from turnlens.collectors.importing.llama_live import AnchorOf, LiveLlama
 from turnlens.collectors.importing.recording import Origin
@@ -37,16 +38,21 @@ class Live(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """What is known where following begins. ``anchor_of`` is of kinds whose clock begins with the server; ``started_ns`` keeps
-    the time that it is given first; ``seed`` names the start that the file goes on from; ``ranks`` is how many must hold a
-    restored span."""
+    """What is known where following begins. ``anchor_of`` is of kinds whose clock begins with the server; ``kept`` keeps the time
+    that is given first for a name, and ``written_ns`` says when a line without a time was written; ``seed`` names the start that
+    the file goes on from; ``ranks`` is how many must hold a restored span."""
 
     origin: Origin
     account: Account
     anchor_of: AnchorOf
-    started_ns: Callable[[int], int]
+    kept: Callable[[str, int], int]
+    written_ns: Callable[[], int]
     seed: str | None
     ranks: int
+
+    def started_ns(self, first_ns: int) -> int:
+        """When an engine start began of which times are wall times: with the first line that was ever read of it."""
+        return self.kept("", first_ns)
 
 
 def _llama(begun: Begun) -> Live:
@@ -69,12 +75,17 @@ def _sparkcache(begun: Begun) -> Live:
     return LiveSparkCache(begun.origin, begun.account, begun.started_ns, begun.ranks)
 
 
+def _flare(begun: Begun) -> Live:
+    return LiveFlare(begun.origin, begun.account, begun.kept, begun.written_ns)
+
+
 LIVE: dict[str, Callable[[Begun], Live]] = {
     "llama": _llama,
     "vllm": _vllm,
     "traffic": _traffic,
     "sglang": _sglang,
     "sparkcache": _sparkcache,
+    "flare": _flare,
 }
 # How long a line can be; of the others MAX_LINE_BYTES.
 MOST_BYTES = {"traffic": MAX_RECORD_BYTES, "sglang": MAX_RECORD_BYTES, "vllm": MAX_RECORD_BYTES}

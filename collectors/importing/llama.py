@@ -116,6 +116,7 @@ class LlamaTurns:
                 cache_disabled="by_request" if exchange is not None and not exchange.reads_cache else None,
                 prefix_basis=basis,
                 prompt_changed=changed,
+                queue_known=True,
                 task=task.number,
                 slot=task.slot,
             ),

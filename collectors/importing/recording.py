@@ -67,13 +67,14 @@ class Recording:
 
     def attributes(self, of: str, traceparent: str | None = None, **given: Any) -> dict[str, Any]:
         """What every turn carries besides its own: what makes it this turn (``of``), a trace, and run and model where they are
-        known."""
+        known. Most sources do not tell waiting from computing: one that does gives ``queue_known``."""
         known = {name: value for name, value in given.items() if value is not None}
         return {
             "identity": of,
             "traceparent": traceparent or self.ids.traceparent(of),
             "run": self.origin.run,
             "model": self.origin.model,
+            "queue_known": False,
         } | known
 
     def close(self) -> bool:

@@ -35,6 +35,19 @@ with served as (
     and (since is null or g.last_ns >= since)
     and (until is null or g.first_ns < until)
     and g.resource_id not in (select resource_id from _covered)
+  union all
+  -- Starts of engines of which nothing but their logs' start-up lines is known.
+  select o.resource_id, null, o.time_ns, o.time_ns
+  from _told_capacities as o
+  where the_run is null
+    and (since is null or o.time_ns >= since)
+    and (until is null or o.time_ns < until)
+    and o.engine not in (
+      select engine
+      from resources
+      where engine is not null
+        and (resource_id in (select resource_id from _gauged) or resource_id in (select resource_id from _covered))
+    )
 )
 select
   s.resource_id,

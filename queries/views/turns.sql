@@ -33,9 +33,9 @@
 --   attempts BIGINT -- accepted admissions
 --   retries BIGINT -- failed admissions
 --   frontend_seconds DOUBLE -- arrival at the server to the scheduler [s]
---   queue_seconds DOUBLE -- scheduler to first admission [s]
+--   queue_seconds DOUBLE -- scheduler to first admission; null where the source does not say [s]
 --   restore_seconds DOUBLE -- restores under way before the first token [s]
---   compute_seconds DOUBLE -- the rest of the time to the first token [s]
+--   compute_seconds DOUBLE -- the rest of the time to the first token, with the queue where that is null [s]
 --   ttft_seconds DOUBLE -- arrival to first token [s]
 --   total_seconds DOUBLE -- arrival to finish [s]
 --   verdict VARCHAR -- hit, restored, recomputed or cold: the largest within S, ties to the worse; incomplete, contradictory

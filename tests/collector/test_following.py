@@ -182,7 +182,7 @@ def test_what_is_followed(text: str, expected: list[Followed]) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["x.log", "sparkcache:x.log", "sparkcache/0:x", "sparkcache/x:y", "llama/2:x", "flare:x", "llama:", "a=llama:x,a=llama:x"],
+    ["x.log", "sparkcache:x.log", "sparkcache/0:x", "sparkcache/x:y", "llama/2:x", "otlp:x", "llama:", "a=llama:x,a=llama:x"],
 )
 def test_what_cannot_be_followed_is_refused_by_name(text: str) -> None:
     with pytest.raises(SettingsError, match=r"--follow \(TURNLENS_FOLLOW\): "):

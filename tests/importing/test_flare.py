@@ -1,6 +1,7 @@
 """Flare's start-up lines: whole input, whole output; beside its gauges; and lines that are none."""
 
 import os
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,16 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from turnlens.collectors import arriving
+from turnlens.collectors import arriving, following
 from turnlens.collectors.decode_metrics import decode_metrics
+from turnlens.collectors.importing import flare
 from turnlens.collectors.importing.errors import SourceError
 from turnlens.collectors.importing.flare import import_flare
 from turnlens.collectors.importing.lines import Account
 from turnlens.collectors.importing.recording import Origin
 from turnlens.collectors.scraping import request_of
+from turnlens.collectors.server import Collector
+from turnlens.collectors.settings import Settings
 from turnlens.collectors.targets import Target
 from turnlens.dashboard.commands import turnlens
 from turnlens.dashboard.occupancies import render, slots_against_memory
@@ -89,6 +93,64 @@ def test_several_starts_without_times(tmp_path: Path) -> None:
     assert account.notes == [
         "1 earlier starts have no time in this file and are left out: --started says when, one start at a time."
     ]
+
+
+def test_start_up_lines_alone(tmp_path: Path) -> None:
+    """How much it has is said; what was free is not, and is not guessed."""
+    store = MemoryStore()
+    read(store, tmp_path / "flare.log", MEMORY.format(0, 1, 25_258_240, 128) + "\n", Scene.at(0))
+    (row,) = store.rows("from bounds_in(null, null, null, null, 60)")
+    assert (row["total_slots"], row["pool_tokens"], row["limited_by"], row["told_by"]) == (128, 25_258_240, "memory", "log")
+    assert (row["intervals"], row["unknown_intervals"], row["last_bound"], row["least_free_tokens"]) == (1, 1, None, None)
+    said = render(slots_against_memory(store, frames.EVERYTHING, 60))
+    assert said.startswith(
+        "ring0/0: 128 slots, 25,258,240 KV tokens, limited by memory (as its log says)\n"
+        "  Nothing says what was free: read its metrics, too (turnlens serve --scrape ring0=http://HOST:PORT/metrics).\n"
+    )
+
+
+def test_followed_as_it_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two ranks, one of them later; rotation; a second start; the collector started again; the same file imported: two starts."""
+    monkeypatch.setattr(following, "_EVERY_SECONDS", 0.05)
+    monkeypatch.setattr(flare, "_QUIET_SECONDS", 1.0)
+    log, store = tmp_path / "flare.log", tmp_path / "s.duckdb"
+    first = "2026-09-21T14:13:20 " + MEMORY.format(0, 1, 25_258_240, 128)
+    second = MEMORY.format(1, 2, 25_000_000, 128)
+    settings = Settings(store=store, http_port=0, grpc_port=0, follow=f"ring0=flare:{log}")
+    log.write_text(first[:50])
+    with Collector(settings) as collector:
+        with log.open("a") as file:
+            file.write(first[50:] + "\n")
+            file.flush()
+            time.sleep(0.2)
+            file.write(second + "\n")
+        assert told(collector.http_url, 1) == [(2, 128, 25_000_000)]
+        log.rename(log.with_name("flare.log.1"))
+        log.write_text(MEMORY.format(0, 1, 9_000_000, 64) + "\n")
+        assert told(collector.http_url, 2) == [(2, 128, 25_000_000), (1, 64, 9_000_000)]
+    with Collector(settings) as collector:
+        time.sleep(2)
+        assert told(collector.http_url, 2) == [(2, 128, 25_000_000), (1, 64, 9_000_000)]
+    for path in (log, log.with_name("flare.log.1")):
+        done = CliRunner().invoke(turnlens, ["import", "flare", str(path), "--engine", "ring0", "--store", str(store)])
+        assert done.exit_code == 0, done.output
+    with Collector(settings) as collector:
+        assert told(collector.http_url, 2) == [(2, 128, 25_000_000), (1, 64, 9_000_000)]
+
+
+def told(url: str, starts: int) -> list[tuple[Any, ...]]:
+    """What is told of starts, when there are so many."""
+    store = connect(url)
+    try:
+        deadline = time.monotonic() + 20
+        while True:
+            found = store.query("select ranks, total_slots, pool_tokens from _told_capacities order by time_ns").to_pylist()
+            if len(found) >= starts:
+                return [tuple(row.values()) for row in found]
+            assert time.monotonic() < deadline, found
+            time.sleep(0.1)
+    finally:
+        store.close()
 
 
 def test_slots_against_memory_with_its_gauges(tmp_path: Path) -> None:

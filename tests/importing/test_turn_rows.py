@@ -42,6 +42,11 @@ def test_all_that_a_row_can_say(tmp_path: Path) -> None:
         ("a-1", "a", 1000, 0, 0, 1000, 0, 2.5, 4.0, True),
         ("a-2", "a", 1200, 256, 768, 176, 26, 0.5, 2.0, True),  # 1,050 had been seen, by the turn before
     ]
+    # How long they waited nobody wrote down: it is in the rest, beside the restore that took no time that is known.
+    assert store.rows("select queue_seconds, compute_seconds from turns order by start_ns") == [
+        {"queue_seconds": None, "compute_seconds": 2.5},
+        {"queue_seconds": None, "compute_seconds": 0.5},
+    ]
     assert store.rows("select tier, tokens, outcome from restores") == [{"tier": "disk", "tokens": 768, "outcome": "verified"}]
     assert (account.lines, account.turns, account.unread) == (3, 2, {})
 
