@@ -221,15 +221,19 @@ FILES = {
 
 
 def main() -> int:
-    stale = [name for name, make in FILES.items() if not (ROOT / name).exists() or (ROOT / name).read_text() != make()]
-    if "--check" in sys.argv[1:]:
-        for name in stale:
+    checked, stale = "--check" in sys.argv[1:], False
+    for name, make in FILES.items():  # in this order: the page of SQL is made from the tables
+        path, text = ROOT / name, make()
+        if path.exists() and path.read_text() == text:
+            continue
+        stale = True
+        if checked:
             print(f"{name} is not current: run python docs/generate.py")
-        return 1 if stale else 0
-    for name in stale:
-        (ROOT / name).write_text(FILES[name]())
-        print(f"wrote {name}")
-    return 0
+        else:
+            path.write_text(text)
+            library.objects.cache_clear()
+            print(f"wrote {name}")
+    return 1 if checked and stale else 0
 
 
 if __name__ == "__main__":

@@ -99,7 +99,7 @@ def import_flare(paths: Sequence[Path], origin: Origin, started_ns: int | None =
 
 class LiveFlare:
     """Takes the lines of one log as it grows. A start is told when no further rank has said so for a minute, or one says it
-    again. ``kept`` keeps the time that is given first for a name, ``written_ns`` says when a line without a time was written."""
+    again. ``kept`` keeps the time that is given first for a name; ``written_ns`` says when a line without a time came."""
 
     seed = None
 

@@ -74,9 +74,9 @@ create table spans (
   segments_used_ns BIGINT[],                                             -- when the prefix was last used before this turn, or 0 [ns]
   segments_fate VARCHAR[],                                               -- span that says why the key was not on the device, as far as was known, or ''
   frontend_ns BIGINT,                                                    -- arrival at the server to arrival at the scheduler [ns]
-  queue_ns BIGINT,                                                       -- arrival at the scheduler to the first accepted admission [ns]
+  queue_ns BIGINT,                                                       -- arrival at the scheduler to the first accepted admission; absent where the source does not say [ns]
   restore_ns BIGINT,                                                     -- time in which a restore was under way, until the first token [ns]
-  compute_ns BIGINT,                                                     -- the rest of the time to the first token [ns]
+  compute_ns BIGINT,                                                     -- the rest of the time to the first token, with the queue where that is not known [ns]
   ttft_ns BIGINT,                                                        -- arrival to first token [ns]
   total_ns BIGINT,                                                       -- arrival to finish [ns]
   key VARCHAR,                                                           -- snapshot or deepest prefix key that this span is about
