@@ -7,12 +7,14 @@ known beside them. Every name of ``_ALIASES`` is read. Times are ISO 8601, or se
 import hashlib
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from turnlens.collectors.importing.exchanges import (
     Exchange,
     NotAnExchangeError,
+    Said,
     answer_of,
     messages_of,
     timings_of,
@@ -49,10 +51,11 @@ _FINISHED = {
 
 def read_exchanges(path: Path, account: Account) -> Iterator[Exchange]:
     """The exchanges of a file in its order. Lines that are none are counted. Raises OSError."""
+    same: dict[Said, Said] = {}  # a conversation says all that it said before, every time: it is held once
     for number, line in read_lines(path, account, MAX_RECORD_BYTES):
         exchange = exchange_on(line, number, account)
         if exchange is not None:
-            yield exchange
+            yield replace(exchange, messages=tuple(same.setdefault(said, said) for said in exchange.messages))
 
 
 def exchange_on(line: str, number: int, account: Account) -> Exchange | None:

@@ -1,6 +1,7 @@
 """Requests and responses of any compatible server: whole input, whole output; and the public reports that they explain."""
 
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from imported import imported
 from memory_store import MemoryStore
 
 from turnlens.collectors.importing.errors import SourceError
-from turnlens.collectors.importing.exchange_files import exchange_of
+from turnlens.collectors.importing.exchange_files import exchange_of, read_exchanges
 from turnlens.collectors.importing.exchanges import Usage, usage_of
 from turnlens.collectors.importing.lines import Account
 from turnlens.collectors.importing.times import wall_ns
@@ -462,3 +463,21 @@ def test_turns_of_one_trace_read_alone_and_together(tmp_path: Path) -> None:
     imported(lambda origin: import_traffic([one], origin), store)
     imported(lambda origin: import_traffic([both], origin), store)
     assert store.rows("select turn_id from turns order by 1") == [{"turn_id": "r0"}, {"turn_id": "r1"}]
+
+
+def test_a_long_conversation_is_held_in_memory_once(tmp_path: Path) -> None:
+    """300 requests, each with all that was said before: 45 MB of text, of which 300 KB are different."""
+    said = [user(f"{number} " + "x" * 1_000) for number in range(300)]
+    path = tmp_path / "traffic.jsonl"
+    with path.open("w") as file:
+        for number in range(300):
+            file.write(json.dumps(exchange(number, said[: number + 1], 300 * number + 300, 300 * number)) + "\n")
+    assert path.stat().st_size > 45_000_000
+    tracemalloc.start()
+    try:
+        held = list(read_exchanges(path, Account()))
+        size, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(held) == 300
+    assert size < 3_000_000
