@@ -109,13 +109,13 @@ def render_health(rows: list[Row]) -> str:
     lines = [" · ".join(f"{counts[level]} {one if counts[level] == 1 else many}" for level, one, many in _LEVELS), ""]
     width = max(len(row["topic"]) for row in rows)
     for row in rows:
-        who = _who(row)
+        whose = who(row)
         if row["level"] == "ok":
-            lines.append(f"ok    {row['topic']:<{width}}  {who}: {row['figure']}")
+            lines.append(f"ok    {row['topic']:<{width}}  {whose}: {row['figure']}")
             continue
         started = f", started {row['started_at']:%Y-%m-%d %H:%M:%S}" if row["started_at"] is not None else ""
         lines += [
-            f"{row['level']:<4}  {row['topic']:<{width}}  {who}{started}",
+            f"{row['level']:<4}  {row['topic']:<{width}}  {whose}{started}",
             f"      {row['figure']}",
             f"      {row['meaning']}",
             *([f"      Next: {row['next_step']}"] if row["next_step"] else []),
@@ -124,22 +124,26 @@ def render_health(rows: list[Row]) -> str:
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def render_agreement(every: list[Row], rows: list[Row]) -> str:
-    """For a person: one sentence on all of it, then the intervals."""
+def agreement_in_words(every: list[Row]) -> str:
+    """One sentence on all rows of ``agreement``."""
     if not every:
-        return f"{_NO_COUNTERS}\n"
+        return _NO_COUNTERS
     differ = [row for row in every if row["difference"]]
     unexplained = [row for row in differ if row["explained_by"] == "unexplained"]
     compared = f"{counted(len(every), 'sum', 'sums')} of counters compared"
     if not differ:
-        said = f"{compared}: all agree with the events."
-    else:
-        left = f"{wording.tokens(len(unexplained))} of them unexplained" if unexplained else "every difference is explained"
-        said = f"{compared}: {wording.tokens(len(differ))} differ from the events, {left}."
+        return f"{compared}: all agree with the events."
+    left = f"{wording.tokens(len(unexplained))} of them unexplained" if unexplained else "every difference is explained"
+    return f"{compared}: {wording.tokens(len(differ))} differ from the events, {left}."
+
+
+def render_agreement(every: list[Row], rows: list[Row]) -> str:
+    """For a person: one sentence on all of it, then the intervals."""
+    said = agreement_in_words(every)
     shown = [
         {
             "until": row["interval_end"],
-            "engine": _who(row),
+            "engine": who(row),
             "counter": row["counter"],
             "counted": row["counted"],
             "events": row["events"],
@@ -154,5 +158,6 @@ def render_agreement(every: list[Row], rows: list[Row]) -> str:
     return f"{said}\n" + (f"\n{table}" if table else "")
 
 
-def _who(row: Row) -> str:
+def who(row: Row) -> str:
+    """Which engine, and which copy of it."""
     return "/".join(part for part in (row["engine"], row["replica"]) if part) or "an unnamed sender"

@@ -6,6 +6,8 @@ from typing import Any, cast
 import pyarrow as pa
 from streamlit import column_config as shown
 
+from turnlens.dashboard import wording
+
 Row = dict[str, Any]
 
 
@@ -24,44 +26,84 @@ def text(label: str, width: int | None = None, help_text: str | None = None) -> 
     return shown.TextColumn(label, width=width, help=help_text)
 
 
-def utc(label: str) -> Any:
-    """A wall time. The store's times are UTC and are shown without being moved into another zone."""
-    return shown.DatetimeColumn(label, format="YYYY-MM-DD HH:mm:ss")
+def moment(label: str) -> Any:
+    """A wall time. The store's times are UTC; they are shown in the viewer's zone."""
+    return shown.DatetimeColumn(label, format="YYYY-MM-DD HH:mm:ss", timezone=str(wording.zone()))
 
 
-TURNS = {
-    "turn_id": text("turn", 130),
-    "verdict": text("verdict"),
-    "main_cause": text("main cause", 170),
-    "conversation_id": text("conversation", 120),
-    "started_at": utc("arrived (UTC)"),
-    "prompt_tokens": tokens("prompt", "Its length [tokens]."),
-    "hit_tokens": tokens("hit"),
-    "restored_tokens": tokens("restored"),
-    "recomputed_tokens": tokens("recomputed"),
-    "new_tokens": tokens("new"),
-    "ttft_seconds": seconds("first token [s]", "Time from arrival to the first token."),
-    "unobserved_tokens": tokens("unobserved"),
-    "engine": text("engine"),
-    "status": text("status", help_text="How the turn ended; empty where its end has not arrived."),
-    "incomplete_because": text("incomplete because", help_text="Incomplete turns are left out of sums."),
-}
-CONVERSATIONS = {
-    "conversation_id": text("conversation", 170),
+def turns() -> dict[str, Any]:
+    """The list of turns."""
+    return {
+        "turn_id": text("turn", 130),
+        "verdict": text("verdict"),
+        "main_cause": text("main cause", 170),
+        "conversation_id": text("conversation", 120),
+        "started_at": moment("arrived"),
+        "prompt_tokens": tokens("prompt", "Its length [tokens]."),
+        "hit_tokens": tokens("hit"),
+        "restored_tokens": tokens("restored"),
+        "recomputed_tokens": tokens("recomputed"),
+        "new_tokens": tokens("new"),
+        "ttft_seconds": seconds("first token [s]", "Time from arrival to the first token."),
+        "unobserved_tokens": tokens("unobserved"),
+        "engine": text("engine"),
+        "status": text("status", help_text="How the turn ended; empty where its end has not arrived."),
+        "incomplete_because": text("incomplete because", help_text="Incomplete turns are left out of sums."),
+    }
+
+
+def conversations() -> dict[str, Any]:
+    """The list of conversations."""
+    return {
+        "conversation_id": text("conversation", 170),
+        "turns": tokens("turns"),
+        "incomplete_turns": tokens("incomplete", "Turns that are left out of the sums."),
+        "first_at": moment("first turn"),
+        "last_at": moment("last turn"),
+        "longest_prompt_tokens": tokens("longest prompt [tokens]"),
+        "hit_tokens": tokens("hit"),
+        "restored_tokens": tokens("restored"),
+        "recomputed_tokens": tokens("recomputed"),
+        "new_tokens": tokens("new"),
+        "reuse_ratio": shown.NumberColumn(
+            "reuse", format="percent", help="(hit + restored) / tokens seen before, complete turns."
+        ),
+        "median_ttft_seconds": seconds("first token, median [s]"),
+        "worst_ttft_seconds": seconds("first token, worst [s]"),
+        "engine": text("engine"),
+        "replica": text("replica"),
+    }
+
+
+LOST = {
+    "cause": text("cause"),
     "turns": tokens("turns"),
-    "incomplete_turns": tokens("incomplete", "Turns that are left out of the sums."),
-    "first_at": utc("first turn (UTC)"),
-    "last_at": utc("last turn (UTC)"),
-    "longest_prompt_tokens": tokens("longest prompt [tokens]"),
-    "hit_tokens": tokens("hit"),
-    "restored_tokens": tokens("restored"),
-    "recomputed_tokens": tokens("recomputed"),
-    "new_tokens": tokens("new"),
-    "reuse_ratio": shown.NumberColumn("reuse", format="percent", help="(hit + restored) / tokens seen before, complete turns."),
-    "median_ttft_seconds": seconds("first token, median [s]"),
-    "worst_ttft_seconds": seconds("first token, worst [s]"),
+    "conversations": tokens("conversations"),
+    "tokens": tokens("tokens"),
+    "lost_seconds": seconds("lost [s]", "Seconds to the first token; empty where nothing can be compared."),
+    "unknown_turns": tokens("unpriced turns", "Turns of which the lost seconds are not known."),
+    "mostly_by": text("mostly by", help_text="The conversation that needed the room most often."),
+}
+AFFECTED = {
+    "conversation_id": text("conversation", 170),
+    "turns": tokens("turns", "Turns that lost something."),
+    "tokens": tokens("tokens", "Recomputed, restored, or new and avoidable."),
+    "lost_seconds": seconds("lost [s]", "Seconds to the first token; empty where nothing can be compared."),
+    "main_cause": text("mostly because of", 170),
+    "tenant": text("tenant"),
     "engine": text("engine"),
-    "replica": text("replica"),
+}
+BLAME = {
+    "evictor_conversation": text("needed the room", 150, "Empty: nobody did (a lease ran out), or it was not said."),
+    "victim_conversation": text("lost its place", 150),
+    "evictions": tokens("evictions"),
+    "slot_evictions": tokens("for slots"),
+    "memory_evictions": tokens("for memory"),
+    "tokens_evicted": tokens("tokens evicted"),
+    "losing_turns": tokens("losing turns", "Turns that came back for what had gone."),
+    "recomputed_tokens": tokens("recomputed"),
+    "restored_tokens": tokens("restored"),
+    "lost_seconds": seconds("lost [s]", "Of these turns, to the first token."),
 }
 CAUSES = {
     "start_token": tokens("from token"),
@@ -77,6 +119,127 @@ CAUSES = {
     "evidence": text("evidence", 400),
     "missing_evidence": text("missing evidence", 300),
 }
+WHATIF = {
+    "policy": text("policy", 150),
+    "capacity": tokens("capacity"),
+    "unit": text("unit"),
+    "hit_tokens": tokens("hit [tokens]"),
+    "seen_tokens": tokens("of seen [tokens]"),
+    "reuse_ratio": shown.NumberColumn("reuse", format="percent"),
+    "recomputed_tokens": tokens("recomputed [tokens]"),
+    "lost_seconds": seconds("computing again [s]"),
+    "note": text("note", 200),
+}
+COMPARED = {
+    "figure": text("figure", 220),
+    "a": shown.NumberColumn("A", format="%.4g"),
+    "b": shown.NumberColumn("B", format="%.4g"),
+    "difference": shown.NumberColumn("B - A", format="%.4g"),
+    "low": shown.NumberColumn("95 % from", format="%.4g"),
+    "high": shown.NumberColumn("to", format="%.4g"),
+    "unit": text("unit"),
+    "differs": shown.CheckboxColumn("differs", help="The interval leaves out 0; empty where there is none."),
+    "turns_a": tokens("turns A"),
+    "turns_b": tokens("turns B"),
+    "meaning": text("meaning", 400),
+}
+SPEEDS = {
+    "engine": text("engine"),
+    "replica": text("replica"),
+    "engine_version": text("version"),
+    "runs": text("runs"),
+    "turns": tokens("turns"),
+    "prefill_turns": tokens("computing turns"),
+    "prefill_tokens_per_second": tokens("prefill [tokens/s]"),
+    "prefill_error_tokens_per_second": tokens("standard error"),
+    "restore_turns": tokens("restoring turns"),
+    "restore_tokens_per_second": tokens("restore [tokens/s]"),
+    "restore_error_tokens_per_second": tokens("standard error "),
+}
+FITS = {
+    "engine": text("engine"),
+    "reuse": text("turns"),
+    "seconds_of": text("seconds of"),
+    "per": text("per"),
+    "turns": tokens("turns fitted"),
+    "fitted": text("what varied"),
+    "seconds_each": shown.NumberColumn("each [s]", format="%.6f"),
+    "seconds_each_low": shown.NumberColumn("95 % from [s]", format="%.6f"),
+    "seconds_each_high": shown.NumberColumn("to [s]", format="%.6f"),
+    "tokens_of": text("tokens of"),
+    "seconds_per_token": shown.NumberColumn("per token [s]", format="%.8f"),
+    "seconds_at_none": seconds("at none [s]"),
+    "error_seconds": seconds("standard error [s]"),
+}
+DECODE = {
+    "engine": text("engine"),
+    "publish_in_flight": shown.CheckboxColumn("beside a publish"),
+    "turns": tokens("turns"),
+    "decode_tokens": tokens("decoded [tokens]"),
+    "tokens_per_second": shown.NumberColumn("tokens/s", format="%,.1f"),
+    "median_tokens_per_second": shown.NumberColumn("tokens/s, median", format="%,.1f"),
+    "median_ttft_seconds": seconds("first token, median [s]"),
+    "median_total_seconds": seconds("whole, median [s]"),
+}
+COUNTERS = {
+    "engine": text("engine"),
+    "replica": text("replica"),
+    "counter": text("counter", 300),
+    "reason": text("reason"),
+    "tokens": tokens("tokens"),
+    "cause": text("cause", 200),
+    "confirmed": shown.CheckboxColumn("confirmed"),
+}
+COLUMNS = {"name": text("column", 170), "type": text("type"), "brief": text("meaning", 400)}
+
+
+def findings() -> dict[str, Any]:
+    """The list of what is to be said of the tool itself."""
+    return {
+        "level": text("level"),
+        "topic": text("topic", 140),
+        "engine": text("engine"),
+        "replica": text("replica"),
+        "started_at": moment("started"),
+        "figure": text("figure", 400),
+        "meaning": text("meaning", 300),
+        "next_step": text("next", 300),
+    }
+
+
+def agreement() -> dict[str, Any]:
+    """The sums of counters beside the events."""
+    return {
+        "interval_end": moment("until"),
+        "engine": text("engine"),
+        "replica": text("replica"),
+        "counter": text("counter", 260),
+        "counted": tokens("counted"),
+        "events": tokens("events"),
+        "difference": tokens("difference"),
+        "explained_by": text("explained by", 220),
+        "known_turns": text("turns", 200),
+    }
+
+
+def plain(result: pa.Table) -> pa.Table:
+    """A result of any shape as a table of plain cells: what is nested becomes text."""
+    nested = [pa.types.is_nested(kind) for kind in result.schema.types]
+    columns: list[Any] = [
+        pa.array([None if value is None else str(value) for value in column.to_pylist()], pa.string()) if complex_ else column
+        for column, complex_ in zip(result.columns, nested, strict=True)
+    ]
+    return pa.Table.from_arrays(columns, names=_different(result.column_names))
+
+
+def _different(names: Sequence[str]) -> list[str]:
+    """A table shows no two columns of one name."""
+    found: list[str] = []
+    for name in names:
+        while name in found:
+            name += "_"
+        found.append(name)
+    return found
 
 
 def table(rows: Sequence[Row], columns: Sequence[str]) -> pa.Table:

@@ -1,16 +1,15 @@
 """A comparison as text: the figures of both sides, then in sentences what differs, what does not, and what cannot be told."""
 
-from datetime import UTC, datetime
 from typing import Any
 
-from turnlens.dashboard import output
+from turnlens.dashboard import output, wording
 from turnlens.queries.comparing import Condition, Side, Sides
 from turnlens.queries.ranges import Range
 from turnlens.queries.words import counted
 
 Row = dict[str, Any]
 _CAUSES = 8
-_NOTE = (
+NOTE = (
     "hit: found on the device, leases included. cached: hit or restored. Intervals: 95 %, from 1,000 draws of whole\n"
     "conversations; of 20 figures that do not differ, about one looks as if it did. Conversations of one engine wait for\n"
     "each other, and one run is one course of events: what other runs would give may lie further off."
@@ -19,7 +18,7 @@ _NOTE = (
 
 def render(of: Sides, rows: list[Row]) -> str:
     """The whole answer."""
-    shown, more = _shown(rows)
+    listed, more = shown(rows)
     table = [
         {
             "figure": row["figure"],
@@ -30,12 +29,12 @@ def render(of: Sides, rows: list[Row]) -> str:
             "turns A": row["turns_a"],
             "turns B": row["turns_b"],
         }
-        for row in shown
+        for row in listed
     ]
-    parts = ["\n".join(_head(letter, of, rows) for letter in "AB"), output.text_of(table, list(table[0]), "table").rstrip()]
+    parts = ["\n".join(head(letter, of, rows) for letter in "AB"), output.text_of(table, list(table[0]), "table").rstrip()]
     if more:
         parts[-1] += f"\nand {counted(more, 'more cause')}; --format csv prints all"
-    parts += [*_sentences(shown), _NOTE]
+    parts += [*sentences(listed), NOTE]
     return "\n\n".join(parts) + "\n"
 
 
@@ -53,14 +52,15 @@ def judged(condition: Condition, outcome: str, rows: list[Row]) -> str:
     return f"{condition.text}: passed, {said}."
 
 
-def _shown(rows: list[Row]) -> tuple[list[Row], int]:
-    """Without what is 0 on both sides, and with the most frequent causes only."""
+def shown(rows: list[Row]) -> tuple[list[Row], int]:
+    """Rows without what is 0 on both sides, and with the most frequent causes only."""
     some = [row for row in rows if row["a"] or row["b"] or row["figure"] == "incomplete_turns"]
     causes = [row for row in some if row["figure"].startswith("cause_ratio.")]
     return [row for row in some if row not in causes[_CAUSES:]], len(causes[_CAUSES:])
 
 
-def _head(letter: str, of: Sides, rows: list[Row]) -> str:
+def head(letter: str, of: Sides, rows: list[Row]) -> str:
+    """Which side it is, and how many turns it has."""
     side: Side = of.a if letter == "A" else of.b
     turns, left_out = (next(row for row in rows if row["figure"] == name) for name in ("turns", "incomplete_turns"))
     key = letter.lower()
@@ -72,11 +72,8 @@ def _head(letter: str, of: Sides, rows: list[Row]) -> str:
 
 
 def _times(over: Range) -> str:
-    since, until = (
-        f"{datetime.fromtimestamp(ns / 1e9, UTC):%Y-%m-%d %H:%M:%S}" if ns is not None else ""
-        for ns in (over.since_ns, over.until_ns)
-    )
-    return f"{since}..{until} UTC" if since or until else ""
+    since, until = (wording.clock(ns, day=True) if ns is not None else "" for ns in (over.since_ns, over.until_ns))
+    return f"{since}..{until} {wording.zone()}" if since or until else ""
 
 
 def _value(value: float | None, unit: str, points: str = "%", sign: bool = False) -> str:
@@ -99,7 +96,8 @@ def _interval(row: Row) -> str:
     return f"{low.removesuffix(' points').removesuffix(' s')} to {high}"
 
 
-def _sentences(rows: list[Row]) -> list[str]:
+def sentences(rows: list[Row]) -> list[str]:
+    """What differs, what does not, and what cannot be told, a paragraph each."""
     compared = [row for row in rows if row["difference"] is not None]
     differ = [_differs(row) for row in compared if row["differs"]]
     same = [

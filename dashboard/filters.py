@@ -1,55 +1,114 @@
-"""The filters of the lists: which turns are shown. They stand in the sidebar and in the address."""
+"""The filters of all pages: which turns are looked at. They stand in the sidebar and in the address, and go along from page to
+page."""
 
-from typing import NamedTuple
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import streamlit as st
 
-from turnlens.dashboard import address
-from turnlens.queries import frames
-from turnlens.queries.store import Store
+from turnlens.dashboard import address, wording
+from turnlens.queries import frames, ranges
+from turnlens.queries.errors import QueryError
+from turnlens.queries.ranges import Range
+from turnlens.queries.store import ServerStore, Store
 
-CONVERSATIONS = 500  # offered in the list, the latest; an older one can be typed
-_LABELS = {"conversation": "Conversation", "verdict": "Verdict", "engine": "Engine", "cause": "Main cause"}
+CHOICES = 500  # conversations and runs that are offered, the latest; an older one can be typed
+# What engines share cannot be told apart by these.
+NARROWER = {"replica": "Replica", "model": "Model", "tenant": "Tenant", "conversation": "Conversation"}
+_LABELS = {"engine": "Engine", "run": "Run", **NARROWER, "verdict": "Verdict", "cause": "Main cause"}
+_LISTED = ("verdict", "cause")
+_TIMES = {
+    "15m": "the last 15 minutes",
+    "1h": "the last hour",
+    "6h": "the last 6 hours",
+    "24h": "the last 24 hours",
+    "7d": "the last 7 days",
+}
+_EVER, _BETWEEN = "all", "from ... to ..."
+NAMES = ("last", "since", "until", *_LABELS)
 # What another filter makes void: positions in lists, and the turn that was looked at.
 _VOID = ("page", "conversations", "turn")
 
 
-class Filters(NamedTuple):
-    """What was chosen; None means any."""
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """What was chosen. ``over`` is a range that macros take; ``verdict`` and ``cause`` narrow lists of turns. None means any.
+    ``last_ns`` is when the last turn of the store arrived, None where there is none."""
 
-    conversation: str | None
+    over: Range
     verdict: str | None
-    engine: str | None
     cause: str | None
+    last_ns: int | None
 
-    def arguments(self) -> dict[str, str | None]:
-        """The same as arguments of the macros that it narrows."""
-        return {f"the_{name}": value for name, value in self._asdict().items()}
-
-    def active(self) -> dict[str, str]:
-        """The filters that are set, by label."""
-        return {_LABELS[name]: value for name, value in self._asdict().items() if value is not None}
+    @property
+    def listed(self) -> dict[str, str | None]:
+        """What narrows lists, as arguments of their macros."""
+        return {"the_verdict": self.verdict, "the_cause": self.cause}
 
 
-def choose(store: Store) -> Filters:
-    """Draw the filters and return what is chosen."""
+def choose(store: Store, *, listed: bool = False, shared: bool = False) -> Filters:
+    """Draw the filters and return what is chosen. ``listed``: this page has lists that a verdict or a cause narrows.
+    ``shared``: it is about what turns share, and only an engine, a run and times apply."""
+    (facts,) = frames.rows(store, "range_facts")
     choices: dict[str, list[str]] = {name: [] for name in _LABELS}
-    for row in frames.rows(store, "filter_choices", most=CONVERSATIONS):
-        choices[row["filter"]].append(row["value"])
+    if facts["first_ns"] is not None:
+        for row in _choices(store.where, store):
+            choices[row["filter"]].append(row["value"])
     chosen: dict[str, str | None] = {}
-    with st.sidebar:
+    with st.sidebar.container(gap="small"):
+        since, until = _times(store, facts["first_ns"], facts["last_ns"])
         for name, label in _LABELS.items():
-            chosen[name] = _box(name, label, choices[name])
-    return Filters(**chosen)
+            void = (shared and name in NARROWER) or (name in _LISTED and not listed)
+            chosen[name] = _box(name, label, choices[name], hidden=void and address.read(name) is None, void=void)
+    over = Range(since_ns=since, until_ns=until, **{name: value for name, value in chosen.items() if name not in _LISTED})
+    return Filters(
+        over.shared if shared else over,
+        chosen["verdict"] if listed else None,
+        chosen["cause"] if listed else None,
+        facts["last_ns"],
+    )
+
+
+def said(chosen: Filters) -> str:
+    """What is set, in words; empty where nothing is."""
+    over = chosen.over
+    parts = [f"{_LABELS[name].lower()} {value}" for name in ("engine", "run", *NARROWER) if (value := getattr(over, name))]
+    parts += [f"{_LABELS[name].lower()} {value}" for name in _LISTED if (value := getattr(chosen, name))]
+    if over.since_ns is not None:
+        parts.append(f"from {wording.clock(over.since_ns, day=True)}")
+    if over.until_ns is not None:
+        parts.append(f"to {wording.clock(over.until_ns, day=True)}")
+    return " · ".join(parts)
 
 
 def clear() -> None:
     """Take every filter out of the address."""
-    address.write(**dict.fromkeys((*_LABELS, *_VOID)))
+    address.write(**dict.fromkeys((*NAMES, *_VOID)))
 
 
-def _box(name: str, label: str, values: list[str]) -> str | None:
+def kept(**changes: str | None) -> dict[str, str]:
+    """The filters, with changes, for a link to another page."""
+    there = {name: address.read(name) for name in (*NAMES, "live")}
+    return {name: value for name, value in {**there, **changes}.items() if value}
+
+
+# -- choices ----------------------------------------------------------------------------------------------------------------
+
+
+@st.cache_data(ttl=10, max_entries=16, show_spinner=False)
+def _choices(where: str, _store: Store) -> list[dict[str, str]]:
+    # Asked by every page at every change: of a day of a million turns it takes a few tenths of a second.
+    return frames.rows(_store, "filter_choices", most=CHOICES)
+
+
+def _box(name: str, label: str, values: list[str], *, hidden: bool, void: bool) -> str | None:
     now = address.read(name)
+    # With one value there is nothing to choose.
+    if hidden or (now is None and len(values) < 2 and name != "conversation"):
+        return None
     if now is not None and now not in values:
         values = [now, *values]
     key = f"filter-{name}"
@@ -61,6 +120,104 @@ def _box(name: str, label: str, values: list[str]) -> str | None:
         key=key,
         placeholder="any",
         on_change=address.follow(key, name, now, *_VOID),
-        accept_new_options=name == "conversation",
+        accept_new_options=name in ("conversation", "run"),
         filter_mode="contains",
+        disabled=void,
+        help="This page is about what all turns share: it is not narrowed by this." if void else None,
     )
+
+
+# -- times ------------------------------------------------------------------------------------------------------------------
+
+
+def _times(store: Store, first_ns: int | None, last_ns: int | None) -> tuple[int | None, int | None]:
+    """From when to when, as the address says: ``last``, or ``since`` and ``until`` in UTC. A length of time ends now where a
+    collector runs, else with the last turn."""
+    now_ns = None if isinstance(store, ServerStore) else last_ns
+    last = address.read("last")
+    between = address.read("since") is not None or address.read("until") is not None
+    shown = _BETWEEN if between else last if last is not None and last in _TIMES else _EVER
+    st.session_state["filter-time"] = shown
+    options: list[str] = [_EVER, *_TIMES, _BETWEEN]
+    st.selectbox(
+        "Time",
+        options,
+        key="filter-time",
+        format_func=_time_in_words,
+        on_change=_time_changed(first_ns, last_ns),
+        help=None if now_ns is None else "Of a store that no collector has open, lengths of time end with its last turn.",
+    )
+    if between:
+        with st.container(gap="small"):
+            _moment("since", "From", first_ns)
+            _moment("until", "To", last_ns)
+    try:
+        over = ranges.read(
+            since=address.read("since"), until=address.read("until"), last=None if between else last, now_ns=now_ns
+        )
+    except QueryError as error:
+        st.warning("These times cannot be meant, and are left out.", icon=":material/warning:")
+        st.text(str(error))
+        return None, None
+    return over.since_ns, over.until_ns
+
+
+def _time_in_words(name: str) -> str:
+    return _TIMES.get(name, name)
+
+
+def _time_changed(first_ns: int | None, last_ns: int | None) -> Callable[[], None]:
+    def changed() -> None:
+        chosen = st.session_state["filter-time"]
+        between = chosen == _BETWEEN and first_ns is not None and last_ns is not None
+        address.write(
+            last=chosen if chosen in _TIMES else None,
+            since=_iso(first_ns) if between and first_ns is not None else None,
+            # A second on, so that the last turn is in it.
+            until=_iso(last_ns + 1_000_000_000) if between and last_ns is not None else None,
+            **dict.fromkeys(_VOID),
+        )
+
+    return changed
+
+
+def _moment(name: str, label: str, default_ns: int | None) -> None:
+    """A time that is shown and chosen in the viewer's zone, and stands in the address in UTC."""
+    key = f"filter-{name}"
+    try:
+        at = datetime.fromisoformat(address.read(name) or "")
+    except ValueError:
+        at = datetime.fromtimestamp((default_ns or 0) / 1e9, UTC)
+    at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+    st.session_state[key] = at.astimezone(viewers_zone()).replace(tzinfo=None, microsecond=0)
+
+    def changed() -> None:
+        given: datetime | None = st.session_state[key]
+        text = None if given is None else given.replace(tzinfo=viewers_zone()).astimezone(UTC)
+        address.write(**{name: None if text is None else _text(text)}, **dict.fromkeys(_VOID))
+
+    st.datetime_input(label, key=key, on_change=changed, format="YYYY-MM-DD", step=60)
+
+
+def _iso(ns: int) -> str:
+    return _text(datetime.fromtimestamp(ns // 1_000_000_000, UTC))
+
+
+def _text(at: datetime) -> str:
+    return f"{at:%Y-%m-%dT%H:%M:%S}Z"
+
+
+def viewers_zone() -> tzinfo:
+    """The zone of the browser; UTC where it does not say."""
+    name = st.context.timezone
+    try:
+        return ZoneInfo(name) if name else UTC
+    except (ZoneInfoNotFoundError, ValueError):
+        return UTC
+
+
+@contextmanager
+def viewers_times() -> Generator[None]:
+    """Say times in the viewer's zone."""
+    with wording.in_zone(viewers_zone()):
+        yield

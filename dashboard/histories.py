@@ -87,10 +87,11 @@ def retention(over: Range, axis: str, reasks: bool, store: str | None, form: str
     output.emit(
         [{name: int(row[name]) if name in whole else row[name] for name in row} for row in rows], curve.column_names, form
     )
-    click.echo("\n" + _retained(rows, half, AXES[axis]))
+    click.echo("\n" + retained(rows, half, AXES[axis]))
 
 
-def _retained(rows: list[Row], half: Row, what: str) -> str:
+def retained(rows: list[Row], half: Row, what: str) -> str:
+    """Rows of ``retention_curve`` and the row of ``retention_half`` in words."""
     if not rows:
         return "No turn in the range asked again for a prefix whose keys had been seen before."
     if half["gone_from"] is None:

@@ -89,18 +89,22 @@ def render(found: dict[str, list[Row]]) -> str:
     """One paragraph an engine start; with a single one, its intervals, too."""
     parts: list[str] = []
     for bounds in found["bounds"]:
-        reasons = [row for row in found["evictions"] if row["resource_id"] == bounds["resource_id"]]
-        lines = [_who(bounds), f"  {_verdict(bounds)}", *(f"  {line}" for line in _fullness(bounds))]
-        if not bounds["gauges_only"]:
-            lines += [f"  {line}" for row in reasons for line in _evicted(row)] or ["  Nothing was evicted from the device."]
-            lines += [f"  {line}" for line in _agreement(bounds)]
-        lines += [f"  {line}" for line in _next(bounds, reasons)]
-        parts.append("\n".join(lines) + "\n")
+        lines = sentences(bounds, [row for row in found["evictions"] if row["resource_id"] == bounds["resource_id"]])
+        parts.append("\n".join([who(bounds), *(f"  {line}" for line in lines)]) + "\n")
     if len(found["bounds"]) == 1:
         parts.append(output.text_of(found["occupancy"], _columns(found["bounds"][0]), "table"))
     else:
         parts.append("One engine start alone (--run, --engine, --since) shows its intervals; --format csv has them all.\n")
     return "\n".join(parts)
+
+
+def sentences(bounds: Row, reasons: list[Row]) -> list[str]:
+    """What is to be said of an engine start, by its rows of ``bounds_in`` and ``evictions_by_reason``."""
+    lines = [_verdict(bounds), *_fullness(bounds)]
+    if not bounds["gauges_only"]:
+        lines += [line for row in reasons for line in _evicted(row)] or ["Nothing was evicted from the device."]
+        lines += _agreement(bounds)
+    return [*lines, *_next(bounds, reasons)]
 
 
 def render_blame(rows: list[Row], by: str) -> str:
@@ -140,7 +144,8 @@ def _some(number: int) -> str:
     return f"{number:,}" if number else "none"
 
 
-def _who(bounds: Row) -> str:
+def who(bounds: Row) -> str:
+    """Which engine start it is, and how much it has."""
     engine = "/".join(str(bounds[name]) for name in ("engine", "replica") if bounds[name] is not None) or "an unnamed engine"
     run = f", run {bounds['runs']}" if bounds["runs"] else ""
     had = [counted(bounds["total_slots"], "slot")] if bounds["total_slots"] is not None else []

@@ -7,22 +7,26 @@ from typing import Any, NoReturn
 import pyarrow as pa
 import streamlit as st
 
-from turnlens.dashboard import address, charts, output
-from turnlens.dashboard.charts import Figure
+from turnlens.dashboard import address, filters, output
+from turnlens.dashboard.charts import parts
+from turnlens.dashboard.charts.parts import Figure
 from turnlens.queries.errors import QueryError, StoreError, UnknownCauseError
 from turnlens.queries.store import Store
 from turnlens.queries.words import counted
 
 Row = dict[str, Any]
+# Of which sources more is better, and of which less; new text is neither.
+_GOOD: dict[str, Any] = {"hit": "normal", "recomputed": "inverse", "restored": "off", "new": "off"}
 
 # (1) Streamlit's signatures for tables and charts name types of pandas and Plotly that those packages do not describe.
-LIST_PAGE = "pages/turns.py"
+LIST_PAGE = "pages/conversations.py"
 TURN_PAGE = "pages/turn.py"
+HEALTH_PAGE = "pages/health.py"
 
 # Constants only. A source's figure wears the colour of its bar and so is the bar's legend.
 _SOURCE_STYLE = "".join(
     f".st-key-source-{source} {{ border-left: 0.35rem solid {colour}; padding-left: 0.7rem; }}\n"
-    for source, colour in charts.COLOURS.items()
+    for source, colour in parts.COLOURS.items()
 )
 # Ids may be long, and must not widen a page.
 _STYLE = """
@@ -50,12 +54,20 @@ def percent(ratio: float | None) -> str:
     return "unknown" if ratio is None else f"{100 * ratio:.1f} %"
 
 
-def source_figures(sources: Sequence[Row]) -> None:
-    """Tokens by source as figures with their denominators: rows of ``source``, ``tokens``, ``of_tokens``, ``share_ratio``."""
+def source_figures(sources: Sequence[Row], trend: Sequence[Row] = ()) -> None:
+    """Tokens by source as figures with their denominators: rows of ``source``, ``tokens``, ``of_tokens``, ``share_ratio``; and
+    how they changed, rows of macro trend."""
+    changes = {row["figure"].removesuffix("_ratio"): row["difference"] for row in trend}
     grid = st.grid("auto", min_column_width=160, gap="small")
     for row in sources:
+        change = changes.get(row["source"])
         with grid.cell(), st.container(key=f"source-{row['source']}", gap=None):
-            st.metric(row["source"], percent(row["share_ratio"]))
+            st.metric(
+                row["source"],
+                percent(row["share_ratio"]),
+                None if change is None else f"{100 * change:+.1f} points",
+                delta_color=_GOOD.get(row["source"], "off"),
+            )
             st.caption(f"{row['tokens']:,} of {counted(row['of_tokens'], 'token')}")
 
 
@@ -68,13 +80,19 @@ def figures(named: Mapping[str, str | None]) -> None:
 
 def chart(figure: Figure, key: str, alt: str) -> None:
     """A chart that is looked at."""
-    st.plotly_chart(figure, key=key, config=charts.CONFIG, alt=alt)  # pyright: ignore[reportUnknownMemberType] (1)
+    st.plotly_chart(figure, key=key, config=parts.CONFIG, alt=alt)  # pyright: ignore[reportUnknownMemberType] (1)
 
 
-def clicked_turn(figure: Figure, key: str, alt: str) -> str | None:
-    """A chart whose points are turns. Returns the one to ask for that was just clicked, or None."""
+def charted(figure: Figure, key: str, alt: str, table: pa.Table) -> None:
+    """A chart, and the rows that it is made of to be saved."""
+    chart(figure, key, alt)
+    csv(table.to_pylist(), table.column_names, key)
+
+
+def clicked(figure: Figure, key: str, alt: str) -> str | None:
+    """A chart of which each point stands for something that can be asked for. Returns what was just clicked, or None."""
     event = st.plotly_chart(  # pyright: ignore[reportUnknownMemberType] (1)
-        figure, key=key, config=charts.CONFIG, on_select="rerun", selection_mode="points", alt=alt
+        figure, key=key, config=parts.CONFIG, on_select="rerun", selection_mode="points", alt=alt
     )
     points = event["selection"]["points"]
     return str(points[0]["customdata"][0]) if points else None
@@ -124,6 +142,11 @@ def link_to_turn(ask: str, label: str) -> None:
     st.page_link(TURN_PAGE, label=label, query_params=address.kept(turn=ask), icon=":material/arrow_forward:")
 
 
+def link_to_list(label: str, icon: str, **changes: str | None) -> None:
+    """A link to the page of conversations, with the filters that are set and changes of them."""
+    st.page_link(LIST_PAGE, label=label, query_params=filters.kept(**changes), icon=icon)
+
+
 def go_to_turn(ask: str) -> NoReturn:
     """Leave for a turn's page. The filters go along: Streamlit puts the new page's query into the browser's history under the
     old page first, so without them going back would first lead to an unfiltered list."""
@@ -158,11 +181,3 @@ def no_turns(store: Store) -> None:
     st.text("Or look at made-up traffic first, without a GPU:")
     st.code("turnlens demo\nturnlens dashboard --store turnlens-demo.duckdb", language=None, wrap_lines=True)
     st.button("Look again", key="look-again", icon=":material/refresh:")
-
-
-def whose_store(store: Store) -> None:
-    """Which store this is, at the foot of the sidebar."""
-    with st.sidebar:
-        st.caption("Store")
-        st.text(store.where)
-        st.button("Refresh", key="refresh", icon=":material/refresh:")

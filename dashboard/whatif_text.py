@@ -26,7 +26,7 @@ def render(answer: WhatIf) -> str:
             shown.insert(1, "capacity_bytes")
         table = output.text_of([_printed(row) for row in chosen], shown, "table")
         parts.append(f"{knee.policy} (capacity in {answer.unit})\n{table}".rstrip())
-    parts += [_knees(answer), _check(answer), _basis(answer)]
+    parts += [knees(answer), check(answer), basis(answer)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -58,7 +58,8 @@ def _head(answer: WhatIf) -> str:
     )
 
 
-def _knees(answer: WhatIf) -> str:
+def knees(answer: WhatIf) -> str:
+    """Where reuse stops growing."""
     said: list[str] = []
     for knee in answer.knees:
         if knee.capacity is None:
@@ -72,25 +73,27 @@ def _knees(answer: WhatIf) -> str:
     return "\n".join(said)
 
 
-def _check(answer: WhatIf) -> str:
-    check = answer.check
-    if check is None:
+def check(answer: WhatIf) -> str:
+    """How well the replay meets what was recorded."""
+    found = answer.check
+    if found is None:
         return "What the engine had is not recorded (its capacity or its policy): the replay cannot be checked against it."
-    said = f"Checked: at the {check.capacity:,} {answer.unit} that ran with {check.policy} the replay finds the recorded prefix"
-    if check.same == check.turns:
-        return f"{said} in {'all ' if check.turns > 1 else ''}{counted(check.turns, 'turn')}."
-    more = " and others" if check.turns - check.same > len(check.others) else ""
+    said = f"Checked: at the {found.capacity:,} {answer.unit} that ran with {found.policy} the replay finds the recorded prefix"
+    if found.same == found.turns:
+        return f"{said} in {'all ' if found.turns > 1 else ''}{counted(found.turns, 'turn')}."
+    more = " and others" if found.turns - found.same > len(found.others) else ""
     lines = [
-        f"{said} in {check.same:,} of {counted(check.turns, 'turn')}",
-        f"(admissions found {counted(check.recorded_tokens, 'token')}, the replay's {check.replayed_tokens:,}; not the same: "
-        f"{', '.join(check.others)}{more}).",
+        f"{said} in {found.same:,} of {counted(found.turns, 'turn')}",
+        f"(admissions found {counted(found.recorded_tokens, 'token')}, the replay's {found.replayed_tokens:,}; not the same: "
+        f"{', '.join(found.others)}{more}).",
     ]
-    if not check.close:
+    if not found.close:
         lines.append("That is too far off to rely on the figures above: they compare capacities, no more.")
     return "\n".join(lines)
 
 
-def _basis(answer: WhatIf) -> str:
+def basis(answer: WhatIf) -> str:
+    """What the replay assumes and leaves out."""
     lines = ["Assumes", *(f"  {sentence}" for sentence in answer.assumptions)]
     if answer.left_out:
         named = ", ".join(f"{count:,} {reason}" for reason, count in sorted(answer.left_out.items(), key=lambda item: -item[1]))

@@ -3,8 +3,10 @@
 The words stand here and nowhere else; the command line and the dashboard print the same ones.
 """
 
-from collections.abc import Callable
-from datetime import UTC, datetime
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import UTC, datetime, tzinfo
 from typing import Any
 
 from turnlens.queries.words import counted
@@ -28,11 +30,30 @@ def seconds(value: float | None) -> str:
     return f"{value:.1f} s" if value >= 1 else f"{value * 1000:.0f} ms"
 
 
+# In which times are said: UTC on the command line, the viewer's zone in the dashboard.
+_zone: ContextVar[tzinfo] = ContextVar("turnlens_zone", default=UTC)
+
+
+def zone() -> tzinfo:
+    """The zone in which times are said."""
+    return _zone.get()
+
+
+@contextmanager
+def in_zone(given: tzinfo) -> Generator[None]:
+    """Say times in another zone."""
+    token = _zone.set(given)
+    try:
+        yield
+    finally:
+        _zone.reset(token)
+
+
 def clock(ns: int | None, day: bool = False) -> str:
-    """A wall time in UTC, to a tenth of a second."""
+    """A wall time, to a tenth of a second or, with its day, to a second."""
     if ns is None:
         return "an unknown time"
-    when = datetime.fromtimestamp(ns // 1_000_000_000, UTC)
+    when = datetime.fromtimestamp(ns // 1_000_000_000, zone())
     return f"{when:%Y-%m-%d %H:%M:%S}" if day else f"{when:%H:%M:%S}.{ns // 100_000_000 % 10}"
 
 

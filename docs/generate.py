@@ -139,7 +139,7 @@ GROUPS = {
     "What-if: the recorded stream that it replays": (
         "reference_engines reference_size reference_turn_count reference_turns reference_changes"
     ),
-    "What a snapshot costs": "snapshot_cost decode_beside_publishes",
+    "What a snapshot costs": "snapshot_cost decode_beside_publishes engine_speeds",
     "Two sides beside each other": "compare compare_figures compare_choices",
     "The engines' own counters: whether they agree, what they say of tiers": "agreement tier_counters",
     "Whether the tool itself is well": (
@@ -148,7 +148,8 @@ GROUPS = {
     ),
     "What a store has": "list_objects list_columns",
     "What the dashboard and the demo show": (
-        "turn_totals turns_page conversation_totals conversations_page conversation_turns filter_choices demo_turns demo_choice"
+        "turn_totals turns_page conversation_totals conversations_page conversations_turn_by_turn conversation_turns "
+        "filter_choices sources_over_time trend first_tokens_by_verdict lost_by_conversation demo_turns demo_choice"
     ),
     "Tables": "spans resources metric_points schema_history",
 }

@@ -4,6 +4,8 @@ from typing import NamedTuple
 
 # The first arguments of every macro over a range of turns, in their order.
 RANGE = ("the_engine", "the_run", "since", "until")
+# The last arguments of those that can be narrowed further; they may be left away.
+NARROWER = ("the_replica", "the_model", "the_tenant", "the_conversation")
 
 
 class Argument(NamedTuple):
@@ -16,6 +18,9 @@ class Argument(NamedTuple):
 ARGUMENTS = {
     "the_engine": Argument("only turns of this engine", "of any"),
     "the_run": Argument("only turns of this run", "of any"),
+    "the_replica": Argument("only turns of this copy of an engine", "of any"),
+    "the_model": Argument("only turns that asked for this model", "for any"),
+    "the_tenant": Argument("only turns on behalf of this tenant", "of any"),
     "since": Argument("only turns that arrived from then on [wall ns]", "from the first on"),
     "until": Argument(
         "only turns that arrived before, or only the stream before [wall ns]", "up to the last turn; of the stream nothing"
@@ -32,8 +37,10 @@ ARGUMENTS = {
     "conversation": Argument("the turn's conversation: makes the search quick", "not known"),
     "id": Argument("an id, or what may be meant for one"),
     "most": Argument("at most so many rows", "all"),
+    "steps": Argument("into about so many intervals"),
     "rows_each": Argument("how many rows a page has"),
     "page_number": Argument("which page, from 1"),
+    "ordered_by": Argument("`latest`, `recomputed`, `restored`, `slowest` or `longest`"),
     "interval_seconds": Argument("length of an interval [s]", "a twentieth of the range"),
     "seconds": Argument("length of an interval [s]"),
     "axis": Argument("what passed between: `publishes`, `conversations`, `turns`, `tokens` or `seconds`"),

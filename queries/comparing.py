@@ -105,6 +105,22 @@ def sides(
     return found
 
 
+def within(by: str, a: str, b: str, over: Range) -> Sides:
+    """Two names, of whatever arrived within a range."""
+    times = Range(since_ns=over.since_ns, until_ns=over.until_ns)
+    return Sides(by, Side(a, times), Side(b, times), None if by == "engine" else over.engine, None if by == "run" else over.run)
+
+
+def halves(store: Store, over: Range) -> Sides | None:
+    """The earlier and the later half of a range's time, from its first turn to its last. None where no turn lies in it."""
+    (found,) = store.query("from report_totals(?, ?, ?, ?)", over.parameters).to_pylist()
+    if found["first_ns"] is None:
+        return None
+    middle: int = (found["first_ns"] + found["last_ns"]) // 2 + 1
+    earlier, later = Range(since_ns=found["first_ns"], until_ns=middle), Range(since_ns=middle, until_ns=found["last_ns"] + 1)
+    return Sides(None, Side(None, earlier), Side(None, later), over.engine, over.run)
+
+
 def compare(store: Store, of: Sides) -> list[Row]:
     """The rows of ``frame``."""
     rows: list[Row] = frame(store, of).to_pylist()

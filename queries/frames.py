@@ -20,7 +20,7 @@ from typing import Any
 import pyarrow as pa
 
 from turnlens.queries import causes, comparing, library, ranges
-from turnlens.queries.arguments import ARGUMENTS, RANGE
+from turnlens.queries.arguments import ARGUMENTS, NARROWER, RANGE
 from turnlens.queries.comparing import Sides
 from turnlens.queries.errors import QueryError, UnknownConversationError
 from turnlens.queries.explain import find
@@ -74,7 +74,12 @@ def ask_all(store: Store, names: Sequence[str], over: Range | None = None, /, **
             raise QueryError(f"{' and '.join(names)} is not about a range.")
         check = ranges.check_gauges if set(names) & _OF_GAUGES else ranges.check
         (ranges.check_counters if set(names) <= _OF_COUNTERS else check)(store, over)
-    called = [(item.name, _call(item, over or EVERYTHING, arguments)) for item in items]
+    return within(store, names, over or EVERYTHING, **arguments)
+
+
+def within(store: Store, names: Sequence[str], over: Range, /, **arguments: object) -> dict[str, pa.Table]:
+    """As ``ask_all``, where a range in which nothing lies is an answer, too: nobody looks whether it does."""
+    called = [(item.name, _call(item, over, arguments)) for item in map(_named, names)]
     return {name: store.query(sql, parameters) for name, (sql, parameters) in called}
 
 
@@ -125,6 +130,11 @@ def health(store: Store, over: Range = EVERYTHING) -> pa.Table:
     engine or run, but not for a range without turns: that is an answer here."""
     if over.engine is not None or over.run is not None:
         ranges.check(store, Range(over.engine, over.run))
+    return health_within(store, over)
+
+
+def health_within(store: Store, over: Range) -> pa.Table:
+    """The same, where an engine and a run that are not there are an answer, too."""
     live = isinstance(store, ServerStore) and over.until_ns is None
     sql, parameters = _call(_named("health"), over, {"as_of": time.time_ns() if live else None})
     return store.query(sql, parameters)
@@ -150,14 +160,17 @@ def _ranges(item: SqlObject) -> bool:
 
 def _own(item: SqlObject) -> tuple[str, ...]:
     """The arguments besides the range."""
-    return item.arguments[len(RANGE) :] if _ranges(item) else item.arguments
+    return tuple(name for name in item.arguments if name not in (*RANGE, *NARROWER)) if _ranges(item) else item.arguments
 
 
 def _call(item: SqlObject, over: Range, arguments: Mapping[str, object]) -> tuple[str, list[object]]:
-    parameters: list[object] = [*over.parameters] if _ranges(item) else []
+    given: dict[str, object] = {**over.named, **arguments} if _ranges(item) else dict(arguments)
+    narrower = [name.removeprefix("the_") for name, value in over.narrower.items() if value is not None]
+    if narrower and _ranges(item) and not set(NARROWER) <= set(item.arguments):
+        raise QueryError(f"{item.name} cannot be narrowed to a {' or a '.join(narrower)}.")
     for name in _own(item):
-        if name not in arguments and ARGUMENTS[name].null is None:
+        if name not in given and ARGUMENTS[name].null is None:
             raise QueryError(f"{item.name} needs {name}: {ARGUMENTS[name].brief}.")
-        parameters.append(arguments.get(name))
+    parameters = [given.get(name) for name in item.arguments]
     marks = f"({', '.join('?' * len(parameters))})" if item.kind == "macros" else ""
     return f"from {item.name}{marks}", parameters

@@ -29,7 +29,7 @@ KINDS = ("tables", "views", "macros")
 _HEAD_COLUMN = re.compile(r"^--   (\w+) ([A-Z][^-]*?) -- (.+)$")
 _TABLE_COLUMN = re.compile(r"^  (\w+) (.+?)(?: default [^-]+?)?,?\s+-- (.+)$")
 _COLUMNS = re.compile(r"^-- columns(?: are those of (\w+)(?: but ([\w, ]+?))?(?:, and)?)?$")
-_SIGNATURE = re.compile(r"^create or replace macro \w+\((.*?)\) as table$", re.MULTILINE)
+_SIGNATURE = re.compile(r"^create or replace macro \w+\(\s*([^()]*?)\s*\) as table$", re.MULTILINE)
 
 
 class Column(NamedTuple):
@@ -76,6 +76,20 @@ def get(name: str) -> SqlObject:
         if item.name == name:
             return item
     raise KeyError(name)
+
+
+def described(name: str) -> SqlObject | None:
+    """The public object of that name; None where there is none."""
+    return next((item for item in objects() if item.name == name and not item.private), None)
+
+
+def examples() -> dict[str, str]:
+    """Queries to begin with, by what they answer."""
+    found: dict[str, str] = {}
+    for _, sql in _folder("examples"):
+        title, _, rest = sql.partition("\n")
+        found[title.removeprefix("-- ")] = rest.strip().removesuffix(";")
+    return found
 
 
 def _folder(kind: str) -> Iterator[tuple[str, str]]:

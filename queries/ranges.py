@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from typing import Any
 
+from turnlens.queries.arguments import NARROWER, RANGE
 from turnlens.queries.errors import QueryError
 from turnlens.queries.store import Store
 
@@ -17,17 +18,37 @@ _UNITS = {"s": "seconds", "m": "minutes", "min": "minutes", "h": "hours", "d": "
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """``since_ns`` is in it, ``until_ns`` is not [wall ns]. None means any."""
+    """``since_ns`` is in it, ``until_ns`` is not [wall ns]. None means any. Not every answer can be narrowed to a replica, a
+    model, a tenant or a conversation: slots and memory are shared."""
 
     engine: str | None = None
     run: str | None = None
     since_ns: int | None = None
     until_ns: int | None = None
+    replica: str | None = None
+    model: str | None = None
+    tenant: str | None = None
+    conversation: str | None = None
 
     @property
     def parameters(self) -> list[str | int | None]:
         """The arguments of every macro over a range, in their order."""
         return [self.engine, self.run, self.since_ns, self.until_ns]
+
+    @property
+    def named(self) -> dict[str, str | int | None]:
+        """All of it by the names of macros' arguments."""
+        return dict(zip((*RANGE, *NARROWER), [*self.parameters, *self.narrower.values()], strict=True))
+
+    @property
+    def narrower(self) -> dict[str, str | None]:
+        """What not every macro over a range can be narrowed to, by name."""
+        return {name: getattr(self, name.removeprefix("the_")) for name in NARROWER}
+
+    @property
+    def shared(self) -> "Range":
+        """The same without that."""
+        return Range(self.engine, self.run, self.since_ns, self.until_ns)
 
 
 def read(

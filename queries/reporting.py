@@ -32,9 +32,18 @@ def report(store: Store, over: Range) -> Row:
     check(store, over)
     totals = store.query("from report_totals(?, ?, ?, ?)", over.parameters).to_pylist()[0]
     causes = store.query("from lost_by_cause(?, ?, ?, ?)", over.parameters).to_pylist()
+    return {"totals": totals, "causes": causes, "advice": _advice(store, over, causes)}
+
+
+def advise(store: Store, over: Range) -> list[Advice]:
+    """The advice alone. No range is too empty for it."""
+    return _advice(store, over, store.query("from lost_by_cause(?, ?, ?, ?)", over.parameters).to_pylist())
+
+
+def _advice(store: Store, over: Range, causes: list[Row]) -> list[Advice]:
     found = [*_capacity(store, over, causes), *_simple(store, over, causes), *_leases(store, over, causes)]
     found.sort(key=lambda advice: -(advice.gain_seconds or 0.0))
-    return {"totals": totals, "causes": causes, "advice": found[:_MOST]}
+    return found[:_MOST]
 
 
 def _capacity(store: Store, over: Range, causes: list[Row]) -> list[Advice]:

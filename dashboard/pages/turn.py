@@ -1,8 +1,11 @@
 """One turn: what came from where, why it was not better, what it waited for, and the evidence."""
 
+from datetime import UTC
+
 import streamlit as st
 
-from turnlens.dashboard import address, charts, columns, explain_text, frame, pieces, stores, wording
+from turnlens.dashboard import address, columns, explain_text, filters, frame, pieces, stores, wording
+from turnlens.dashboard.charts import turns as charts
 from turnlens.dashboard.pieces import Row
 from turnlens.queries import frames
 from turnlens.queries.errors import UnknownTurnError
@@ -32,10 +35,10 @@ def page() -> None:
         placeholder="turn, request, trace or span id",
     )
     with stores.opened() as store:
-        pieces.whose_store(store)
+        frame.whose(store)
         if asked is None:
             st.info("Name a turn above, or choose one from the list.", icon=":material/info:")
-            st.page_link(pieces.LIST_PAGE, label="Turns and conversations", icon=":material/stacked_bar_chart:")
+            pieces.link_to_list("Turns and conversations", ":material/stacked_bar_chart:")
             return
         try:
             explained = explain(store, asked)
@@ -82,18 +85,14 @@ def _head(turn: Row) -> None:
         "status": turn["status"] or "not finished",
     }
     known = " · ".join(f"{name} {value}" for name, value in facts.items() if value)
-    st.text(f"{wording.clock(turn['start_ns'], day=True)} UTC · {known}")
+    st.text(f"{wording.clock(turn['start_ns'], day=True)} · {known}")
     with st.container(horizontal=True):
         st.page_link(
             pieces.LIST_PAGE, label="Back to the list", query_params=address.kept(turn=None), icon=":material/arrow_back:"
         )
         if turn["conversation_id"] is not None:
-            st.page_link(
-                pieces.LIST_PAGE,
-                label="Its conversation, turn by turn",
-                query_params={"conversation": turn["conversation_id"]},
-                icon=":material/stacked_bar_chart:",
-            )
+            others = dict.fromkeys(filters.NAMES) | {"conversation": turn["conversation_id"]}
+            pieces.link_to_list("Its conversation, turn by turn", ":material/stacked_bar_chart:", **others)
     if not turn["complete"]:
         st.warning("This turn is incomplete: nothing is guessed, and it is left out of sums.", icon=":material/warning:")
     prompt = turn["prompt_tokens"]
@@ -192,8 +191,8 @@ def _causes(explained: Row) -> None:
 def _evidence(explained: Row) -> None:
     turn: Row = explained["turn"]
     st.subheader("Evidence")
-    st.text(f"Trace {turn['trace_id']}, span {turn['span_id']}. Times are UTC.")
-    with st.expander("The explanation as text, as turnlens explain prints it"):
+    st.text(f"Trace {turn['trace_id']}, span {turn['span_id']}.")
+    with st.expander("The explanation as text, as turnlens explain prints it"), wording.in_zone(UTC):
         st.code(explain_text.render(explained), language=None, wrap_lines=True)
 
 

@@ -1,15 +1,16 @@
--- One row: how many conversations an engine (null: any) has, and on how many pages.
+-- One row: how many conversations the turns of a range belong to, and on how many pages they are.
 --
--- Example: from conversation_totals(null, 10)
+-- Example: from conversation_totals(null, null, null, null, 10)
 --
 -- columns
 --   conversations BIGINT -- how many
 --   pages BIGINT -- pages that they fill, at least 1
-create or replace macro conversation_totals(the_engine, rows_each) as table
+create or replace macro conversation_totals(
+  the_engine, the_run, since, until, rows_each, the_replica := null, the_model := null, the_tenant := null, the_conversation := null
+) as table
 select count(*) as conversations, greatest(ceil(count(*) / rows_each)::bigint, 1) as pages
 from (
-  select distinct t.conversation_id, t.resource_id
-  from _turn_facts as t
-  left join resources as r using (resource_id)
-  where t.conversation_id is not null and (the_engine is null or r.engine = the_engine)
+  select distinct conversation_id, resource_id
+  from _verdicts_in(the_engine, the_run, since, until, the_replica, the_model, the_tenant, the_conversation)
+  where conversation_id is not null
 );

@@ -23,7 +23,7 @@
 create or replace macro conversation_turns(the_conversation, the_engine, most) as table
 with chosen as (
   select *, row_number() over (order by start_ns, turn_id) as turn_number
-  from _filtered_turns(the_conversation, null, the_engine, null)
+  from _turns_in(the_engine, null, null, null, null, null, null, the_conversation)
   qualify turn_number > count(*) over () - most
 )
 select

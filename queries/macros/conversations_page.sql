@@ -1,6 +1,6 @@
--- One page of the conversations of an engine (null: of any), the latest first.
+-- One page of the conversations of a range, in the order that is asked for, the first of it first. Figures are of a conversation's turns within the range.
 --
--- Example: the second ten: from conversations_page(null, 10, 2)
+-- Example: the second ten: from conversations_page(null, null, null, null, 'latest', 10, 2)
 --
 -- columns
 --   conversation_id VARCHAR -- the conversation
@@ -18,25 +18,24 @@
 --   reuse_ratio DOUBLE -- hit or restored of what had been seen / seen tokens, complete turns; null where nothing had been seen
 --   median_ttft_seconds DOUBLE -- median time to first token, complete turns [s]
 --   worst_ttft_seconds DOUBLE -- longest time to first token, complete turns [s]
-create or replace macro conversations_page(the_engine, rows_each, page_number) as table
+create or replace macro conversations_page(
+  the_engine, the_run, since, until, ordered_by, rows_each, page_number, the_replica := null, the_model := null, the_tenant := null, the_conversation := null
+) as table
 select
   conversation_id,
   engine,
   replica,
   turns,
   incomplete_turns,
-  first_at,
-  last_at,
+  make_timestamp_ns(first_ns) as first_at,
+  make_timestamp_ns(last_ns) as last_at,
   longest_prompt_tokens,
-  hit_tokens::bigint as hit_tokens,
-  restored_tokens::bigint as restored_tokens,
-  recomputed_tokens::bigint as recomputed_tokens,
-  new_tokens::bigint as new_tokens,
-  reuse_ratio,
+  hit_tokens,
+  restored_tokens,
+  recomputed_tokens,
+  new_tokens,
+  reused_tokens / nullif(seen_tokens, 0)::double as reuse_ratio,
   median_ttft_seconds,
   worst_ttft_seconds
-from conversations
-where the_engine is null or engine = the_engine
-order by last_at desc, conversation_id
-limit rows_each
-offset (page_number - 1) * rows_each;
+from _conversations_paged(the_engine, the_run, since, until, ordered_by, rows_each, page_number, the_replica, the_model, the_tenant, the_conversation)
+order by place;

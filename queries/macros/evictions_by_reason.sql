@@ -18,6 +18,8 @@
 --   without_tokens BIGINT -- evictions that say no tokens: compacted snapshots, whose tokens stay, and what the engine did not say
 --   memory_known BIGINT -- evictions that say what was free
 --   memory_free BIGINT -- those during which more than half of the pool was free
+--   memory_taken BIGINT -- those during which it was not
+--   memory_unknown BIGINT -- those that do not say
 --   memory_free_tokens BIGINT -- tokens that went in these [tokens]
 --   memory_free_ratio DOUBLE -- memory_free / memory_known
 --   age_p10_seconds DOUBLE -- since the publish, a tenth were younger [s]
@@ -39,6 +41,8 @@ select
   count(*) filter (tokens is null) as without_tokens,
   count(memory_free) as memory_known,
   count(*) filter (memory_free) as memory_free,
+  count(*) filter (not memory_free) as memory_taken,
+  count(*) filter (memory_free is null) as memory_unknown,
   coalesce(sum(tokens) filter (memory_free), 0)::bigint as memory_free_tokens,
   count(*) filter (memory_free) / nullif(count(memory_free), 0)::double as memory_free_ratio,
   quantile_cont(age_seconds, 0.1) as age_p10_seconds,

@@ -1,34 +1,36 @@
 -- What the dashboard's filters can be set to: one row a filter and value, with the number of turns that have it. Of conversations
--- the latest, at most ``most``.
+-- and runs the latest, at most ``most`` each.
 --
 -- Example: from filter_choices(500)
 --
 -- columns
---   filter VARCHAR -- verdict, engine, cause or conversation
+--   filter VARCHAR -- engine, replica, model, run, tenant, conversation, verdict or cause
 --   value VARCHAR -- what it can be set to
 --   turns BIGINT -- turns that have it
 create or replace macro filter_choices(most) as table
-with t as (
-  select verdict, engine, main_cause, conversation_id, start_ns from turns
-),
-latest as (
-  select conversation_id, count(*) as turns, max(start_ns) as last_ns
-  from t
-  where conversation_id is not null
-  group by conversation_id
-  order by last_ns desc, conversation_id
-  limit most
+with t as materialized (
+  select engine, replica, model, run, tenant, conversation_id, verdict, main_cause, start_ns
+  from _turn_verdicts
 ),
 every as (
-  select 'verdict' as filter, verdict as value, count(*) as turns, count(*) as rank from t group by verdict
+  select 'engine' as filter, engine as value, count(*) as turns, count(*) as rank from t group by engine
   union all
-  select 'engine', engine, count(*), count(*) from t group by engine
+  select 'replica', replica, count(*), count(*) from t group by replica
+  union all
+  select 'model', model, count(*), count(*) from t group by model
+  union all
+  select 'run', run, count(*), max(start_ns) from t group by run
+  union all
+  select 'tenant', tenant, count(*), count(*) from t group by tenant
+  union all
+  select 'conversation', conversation_id, count(*), max(start_ns) from t group by conversation_id
+  union all
+  select 'verdict', verdict, count(*), count(*) from t group by verdict
   union all
   select 'cause', main_cause, count(*), count(*) from t group by main_cause
-  union all
-  select 'conversation', conversation_id, turns, last_ns from latest
 )
 select filter, value, turns
 from every
 where value is not null
+qualify row_number() over (partition by filter order by rank desc, value) <= most
 order by filter, rank desc, value;

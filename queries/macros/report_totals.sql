@@ -17,7 +17,9 @@
 --   seen_tokens BIGINT -- had been seen before [tokens]
 --   reuse_ratio DOUBLE -- hit or restored, of what had been seen before
 --   median_ttft_seconds DOUBLE -- time to first token [s]
-create or replace macro report_totals(the_engine, the_run, since, until) as table
+create or replace macro report_totals(
+  the_engine, the_run, since, until, the_replica := null, the_model := null, the_tenant := null, the_conversation := null
+) as table
 select
   count(*) as turns,
   count(*) filter (not complete) as incomplete_turns,
@@ -33,4 +35,4 @@ select
   (sum(seen_tokens) filter (complete))::bigint as seen_tokens,
   sum(least(hit_tokens + restored_tokens, seen_tokens)) filter (complete) / nullif(sum(seen_tokens) filter (complete), 0)::double as reuse_ratio,
   median(ttft_seconds) filter (complete) as median_ttft_seconds
-from _turns_in(the_engine, the_run, since, until);
+from _turns_in(the_engine, the_run, since, until, the_replica, the_model, the_tenant, the_conversation);

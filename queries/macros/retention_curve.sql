@@ -14,6 +14,7 @@
 --   restored_tokens BIGINT -- of it brought back from another tier [tokens]
 --   reuse_ratio DOUBLE -- (hit + restored) / seen tokens, of the sums
 --   hit_ratio DOUBLE -- hit / seen tokens, of the sums
+--   restored_ratio DOUBLE -- restored / seen tokens, of the sums
 --   median_reuse_ratio DOUBLE -- median over the re-asks
 create or replace macro retention_curve(the_engine, the_run, since, until, axis) as table
 with asked as (
@@ -54,6 +55,7 @@ select
   sum(restored_tokens)::bigint as restored_tokens,
   sum(hit_tokens + restored_tokens) / sum(seen_tokens)::double as reuse_ratio,
   sum(hit_tokens) / sum(seen_tokens)::double as hit_ratio,
+  sum(restored_tokens) / sum(seen_tokens)::double as restored_ratio,
   median(reuse_ratio) as median_reuse_ratio
 from stepped
 group by passed_from, passed_before

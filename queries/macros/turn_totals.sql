@@ -2,7 +2,7 @@
 -- ``sources`` has their prompt tokens by source and adds up to them; of turns for which nobody knows what had been seen, the
 -- computed tokens stand as ``computed``. Sums over no turns are null, and so is a ratio without a denominator.
 --
--- Example: from turn_totals(null, null, null, null, 25) where two complete turns of 100 and 300 tokens hit 240 of them:
+-- Example: from turn_totals(null, null, null, null, null, null, 25) where two complete turns of 100 and 300 tokens hit 240 of them:
 --
 --   turns  complete_turns  prompt_tokens  sources
 --   2      2               400            [{source: hit, tokens: 240, of_tokens: 400, share_ratio: 0.6}, ...]
@@ -18,7 +18,9 @@
 --   reuse_ratio DOUBLE -- reused_tokens / seen_tokens
 --   median_ttft_seconds DOUBLE -- median time to first token [s]
 --   sources STRUCT[] -- source, tokens, of_tokens and share_ratio: prompt tokens by source
-create or replace macro turn_totals(the_conversation, the_verdict, the_engine, the_cause, rows_each) as table
+create or replace macro turn_totals(
+  the_engine, the_run, since, until, the_verdict, the_cause, rows_each, the_replica := null, the_model := null, the_tenant := null, the_conversation := null
+) as table
 with sums as (
   select
     count(*) as turns,
@@ -36,7 +38,7 @@ with sums as (
     (sum(new_tokens) filter (complete))::bigint as new,
     (sum(computed_tokens) filter (complete and recomputed_tokens is null))::bigint as computed,
     median(ttft_seconds) filter (complete) as median_ttft_seconds
-  from _filtered_turns(the_conversation, the_verdict, the_engine, the_cause)
+  from _filtered_turns(the_engine, the_run, since, until, the_verdict, the_cause, the_replica, the_model, the_tenant, the_conversation)
 )
 select
   turns,

@@ -1,7 +1,7 @@
 -- One page of the turns that the filters let through, the latest first. ``ask`` is the id that means this turn and no other: its
 -- turn id, or its span id where another engine start has used the same turn id.
 --
--- Example: the second fifty: from turns_page(null, null, null, null, 50, 2)
+-- Example: the second fifty: from turns_page(null, null, null, null, null, null, 50, 2)
 --
 -- columns
 --   turn_id VARCHAR -- the turn
@@ -21,9 +21,11 @@
 --   status VARCHAR -- how the turn ended; null while its span has not arrived
 --   incomplete_because VARCHAR -- why not complete, with commas
 --   ask VARCHAR -- the id that means this turn and no other
-create or replace macro turns_page(the_conversation, the_verdict, the_engine, the_cause, rows_each, page_number) as table
+create or replace macro turns_page(
+  the_engine, the_run, since, until, the_verdict, the_cause, rows_each, page_number, the_replica := null, the_model := null, the_tenant := null, the_conversation := null
+) as table
 with page as (
-  from _filtered_turns(the_conversation, the_verdict, the_engine, the_cause)
+  from _filtered_turns(the_engine, the_run, since, until, the_verdict, the_cause, the_replica, the_model, the_tenant, the_conversation)
   order by start_ns desc, turn_id
   limit rows_each
   offset (page_number - 1) * rows_each

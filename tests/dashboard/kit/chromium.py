@@ -29,8 +29,8 @@ FLAGS = [
     "--disable-sync",
 ]
 DESKTOP, NARROW = (1440, 900), (400, 800)
-# Asked for below /turn/, Streamlit's frontend tries there for its server before it tries at the root: two answers of 404.
-KNOWN_NOISE = re.compile(r"/turn/_stcore/(health|host-config)$")
+# Asked for below /turn/ or another page, Streamlit's frontend tries there for its server before it tries at the root: two answers of 404.
+KNOWN_NOISE = re.compile(r"/\w+/_stcore/(health|host-config)$")
 READY_SECONDS = 60
 
 

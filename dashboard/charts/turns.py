@@ -1,53 +1,38 @@
-"""Charts as plain Plotly figures (dictionaries): one colour a source everywhere, units on every axis.
-
-Text from engines is escaped by ``plain`` before Plotly sees it: it reads ``<b>``, ``<a>`` and the like in labels and hovers.
-"""
+"""Charts of turns: one prompt by source, one turn over time, a conversation turn by turn, several beside each other."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from turnlens.dashboard import wording
+from turnlens.dashboard.charts.parts import (
+    COLOURS,
+    EDGE,
+    NEUTRAL,
+    ONE_BAR,
+    Figure,
+    Row,
+    axis,
+    bar,
+    hover,
+    hovering,
+    plain,
+    sheet,
+    whole_ticks,
+)
 from turnlens.queries.words import counted
-
-Row = dict[str, Any]
-Figure = dict[str, Any]
-
-# Okabe and Ito's colours, told apart with every kind of colour blindness; each has a contrast of 3 to both backgrounds, but for
-# ``computed``, which is hatched.
-COLOURS = {
-    "hit": "#009E73",
-    "restored": "#0072B2",
-    "recomputed": "#D55E00",
-    "new": "#CC79A7",
-    "computed": "#E69F00",
-    "unobserved": "#888888",
-}
-_HATCHED = {"computed": "/", "unobserved": "x"}
-_EDGE = "rgba(128,128,128,0.7)"  # keeps the thinnest bar visible on either background
-_NEUTRAL = "#8A8F98"
-_ONE_BAR = 130  # height of a chart that is one bar; the figures beside it are its legend
-# No toolbar: it covers the small charts. No MathJax: ``$`` in an id is a dollar sign.
-CONFIG: dict[str, Any] = {"displayModeBar": False, "displaylogo": False, "typesetMath": False}
-
-
-def plain(value: object) -> str:
-    """A text that Plotly shows as it is."""
-    text = "" if value is None else str(value)
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def source_bar(sources: Sequence[Row]) -> Figure:
     """Tokens by source as one bar: rows of ``source``, ``tokens``, ``of_tokens``."""
     traces = [
-        _bar(row["source"], [row["tokens"]], [""], [_hover(row["source"], counted(row["tokens"], "token"))])
+        bar(row["source"], [row["tokens"]], [""], [hover(row["source"], counted(row["tokens"], "token"))])
         | {"orientation": "h"}
         for row in sources
     ]
-    position = _axis("prompt [tokens]", tickformat=",d")
+    position = axis("prompt [tokens]", tickformat=",d")
     if sources and sources[0]["of_tokens"]:
         position["range"] = [0, sources[0]["of_tokens"]]
-    layout = _layout(height=_ONE_BAR, barmode="stack", showlegend=False)
-    layout |= {"xaxis": position, "yaxis": _axis(None, visible=False)}
+    layout = sheet(height=ONE_BAR, barmode="stack", showlegend=False)
+    layout |= {"xaxis": position, "yaxis": axis(None, visible=False)}
     return {"data": traces, "layout": layout}
 
 
@@ -61,16 +46,16 @@ def turn_strip(turns: Sequence[Row]) -> Figure:
         tokens = [row[f"{source}_tokens"] for row in turns]
         if any(tokens):
             hovers = [_turn_hover(row, f"{source} {wording.tokens(row[f'{source}_tokens'])} tokens") for row in turns]
-            traces.append(_bar(source, numbers, tokens, hovers, asks))
+            traces.append(bar(source, numbers, tokens, hovers, asks))
     traces.append(_first_tokens(turns))
     broken = [row for row in turns if not row["complete"]]
     if broken:
         traces.append(_broken_turns(broken))
-    layout = _layout(height=380, barmode="stack")
+    layout = sheet(height=380, barmode="stack")
     layout |= {
-        "xaxis": _axis("turn of the conversation", tickformat=",d", anchor="y") | _whole_ticks(len(turns)),
-        "yaxis": _axis("prompt [tokens]", domain=[0, 0.62], tickformat=",d", rangemode="tozero"),
-        "yaxis2": _axis("first token [s]", domain=[0.7, 1], rangemode="tozero"),
+        "xaxis": axis("turn of the conversation", tickformat=",d", anchor="y") | whole_ticks(len(turns)),
+        "yaxis": axis("prompt [tokens]", domain=[0, 0.62], tickformat=",d", rangemode="tozero"),
+        "yaxis2": axis("first token [s]", domain=[0.7, 1], rangemode="tozero"),
     }
     return {"data": traces, "layout": layout}
 
@@ -82,19 +67,19 @@ def prompt_bar(spans: Sequence[Row], prompt_tokens: int | None) -> Figure:
         of = [span for span in spans if span["source"] == source]
         if of:
             lengths = [span["end_token"] - span["start_token"] for span in of]
-            bar = _bar(source, lengths, ["prompt"] * len(of), [_span_hover(span) for span in of])
-            traces.append(bar | {"orientation": "h", "base": [span["start_token"] for span in of]})
-    layout = _layout(height=_ONE_BAR, barmode="overlay", showlegend=False)
-    position = _axis("position in the prompt [tokens]", tickformat=",d")
+            ranges = bar(source, lengths, ["prompt"] * len(of), [_span_hover(span) for span in of])
+            traces.append(ranges | {"orientation": "h", "base": [span["start_token"] for span in of]})
+    layout = sheet(height=ONE_BAR, barmode="overlay", showlegend=False)
+    position = axis("position in the prompt [tokens]", tickformat=",d")
     if prompt_tokens:
         position["range"] = [0, prompt_tokens]
-    layout |= {"xaxis": position, "yaxis": _axis(None, visible=False)}
+    layout |= {"xaxis": position, "yaxis": axis(None, visible=False)}
     return {"data": traces, "layout": layout}
 
 
 # Spans of a turn by the lane that they are drawn in, from the top.
 _LANES = {
-    "turn": ("turn", _NEUTRAL),
+    "turn": ("turn", NEUTRAL),
     "scheduler.admit": ("queue", "#B8BCC4"),
     "snapshot.restore": ("restore", COLOURS["restored"]),
     "prefill": ("prefill", COLOURS["computed"]),
@@ -113,7 +98,7 @@ def waterfall(spans: Sequence[Row], ttft_seconds: float | None, near: bool = Fal
         of = [span for span in spans if span["name"] == name]
         if not of:
             continue
-        label, colour = _LANES.get(name, (name, _NEUTRAL))
+        label, colour = _LANES.get(name, (name, NEUTRAL))
         lane = plain(label)
         shown.append(lane)
         lasting = [span for span in of if span["seconds"]]
@@ -122,10 +107,10 @@ def waterfall(spans: Sequence[Row], ttft_seconds: float | None, near: bool = Fal
             traces.append(_lasting(lasting, lane, colour))
         if moments:
             traces.append(_moments(moments, lane, colour))
-    layout = _layout(height=90 + 34 * len(shown), barmode="overlay", showlegend=False)
+    layout = sheet(height=90 + 34 * len(shown), barmode="overlay", showlegend=False)
     layout |= {
-        "xaxis": _axis("since the turn's arrival [s]", rangemode="tozero"),
-        "yaxis": _axis(None, categoryorder="array", categoryarray=shown[::-1]),
+        "xaxis": axis("since the turn's arrival [s]", rangemode="tozero"),
+        "yaxis": axis(None, categoryorder="array", categoryarray=shown[::-1]),
     }
     if ttft_seconds is not None:
         if near:
@@ -141,8 +126,8 @@ def _lasting(spans: Sequence[Row], lane: str, colour: str) -> Row:
         "x": [span["seconds"] for span in spans],
         "base": [span["start_seconds"] for span in spans],
         "y": [lane] * len(spans),
-        "marker": {"color": colour, "line": {"color": _EDGE, "width": 1}},
-        **_hovering([_waterfall_hover(span) for span in spans]),
+        "marker": {"color": colour, "line": {"color": EDGE, "width": 1}},
+        **hovering([_waterfall_hover(span) for span in spans]),
     }
 
 
@@ -152,13 +137,13 @@ def _moments(spans: Sequence[Row], lane: str, colour: str) -> Row:
         "mode": "markers",
         "x": [span["start_seconds"] for span in spans],
         "y": [lane] * len(spans),
-        "marker": {"color": colour, "size": 11, "symbol": "diamond", "line": {"color": _EDGE, "width": 2}},
-        **_hovering([_waterfall_hover(span) for span in spans]),
+        "marker": {"color": colour, "size": 11, "symbol": "diamond", "line": {"color": EDGE, "width": 2}},
+        **hovering([_waterfall_hover(span) for span in spans]),
     }
 
 
 def _mark_first_token(layout: Row, ttft_seconds: float) -> None:
-    line = {"color": _NEUTRAL, "width": 1.5, "dash": "dot"}
+    line = {"color": NEUTRAL, "width": 1.5, "dash": "dot"}
     at = {"x": ttft_seconds, "xref": "x", "yref": "paper"}
     layout["shapes"] = [
         {"type": "line", "x0": ttft_seconds, "x1": ttft_seconds, "xref": "x", "y0": 0, "y1": 1, "yref": "paper", "line": line}
@@ -174,10 +159,10 @@ def _first_tokens(turns: Sequence[Row]) -> Row:
         "x": [row["turn_number"] for row in turns],
         "y": [row["ttft_seconds"] for row in turns],
         "yaxis": "y2",
-        "line": {"color": _NEUTRAL, "width": 1.5},
-        "marker": {"color": _NEUTRAL, "size": 7},
+        "line": {"color": NEUTRAL, "width": 1.5},
+        "marker": {"color": NEUTRAL, "size": 7},
         "showlegend": False,
-        **_hovering(
+        **hovering(
             [_turn_hover(row, f"first token after {wording.seconds(row['ttft_seconds'])}") for row in turns],
             [row["ask"] for row in turns],
         ),
@@ -191,35 +176,18 @@ def _broken_turns(turns: Sequence[Row]) -> Row:
         "name": "incomplete turn",
         "x": [row["turn_number"] for row in turns],
         "y": [row["prompt_tokens"] or 0 for row in turns],
-        "marker": {"symbol": "x", "size": 9, "color": COLOURS["unobserved"], "line": {"color": _EDGE, "width": 1}},
-        **_hovering([_turn_hover(row, row["incomplete_because"]) for row in turns], [row["ask"] for row in turns]),
+        "marker": {"symbol": "x", "size": 9, "color": COLOURS["unobserved"], "line": {"color": EDGE, "width": 1}},
+        **hovering([_turn_hover(row, row["incomplete_because"]) for row in turns], [row["ask"] for row in turns]),
     }
-
-
-def _bar(source: str, x: Sequence[Any], y: Sequence[Any], hovers: Sequence[str], asks: Sequence[str] = ()) -> Row:
-    marker: Row = {"color": COLOURS[source], "line": {"color": _EDGE, "width": 1}}
-    if source in _HATCHED:
-        marker["pattern"] = {"shape": _HATCHED[source], "fillmode": "overlay", "fgcolor": "#ffffff", "solidity": 0.2, "size": 7}
-    return {"type": "bar", "name": source, "x": list(x), "y": list(y), "marker": marker, **_hovering(hovers, asks)}
-
-
-def _hovering(hovers: Sequence[str], asks: Sequence[str] = ()) -> Row:
-    # Templates are ours; what engines say comes in as data, escaped.
-    data = [[ask, hover] for ask, hover in zip(asks, hovers, strict=True)] if asks else [["", hover] for hover in hovers]
-    return {"customdata": data, "hovertemplate": "%{customdata[1]}<extra></extra>"}
-
-
-def _hover(*lines: object) -> str:
-    return "<br>".join(plain(line) for line in lines if line is not None)
 
 
 def _turn_hover(row: Row, first: str | None) -> str:
     verdict = f"{row['verdict']} · {row['main_cause']}" if row["main_cause"] else row["verdict"]
-    return _hover(first, f"turn {row['turn_number']:,}: {row['turn_id']}", verdict)
+    return hover(first, f"turn {row['turn_number']:,}: {row['turn_id']}", verdict)
 
 
 def _span_hover(span: Row) -> str:
-    return _hover(
+    return hover(
         f"{span['source']}: {wording.place(span)}",
         f"{span['cause']}, {span['confidence']}",
         f"left by turn {span['provided_by_turn']}" if span["provided_by_turn"] else None,
@@ -228,7 +196,7 @@ def _span_hover(span: Row) -> str:
 
 
 def _waterfall_hover(span: Row) -> str:
-    return _hover(
+    return hover(
         span["name"],
         f"after {wording.seconds(span['start_seconds'])}, took {wording.seconds(span['seconds'])}",
         counted(span["tokens"], "token") if span["tokens"] is not None else None,
@@ -238,27 +206,63 @@ def _waterfall_hover(span: Row) -> str:
     )
 
 
-def _axis(title: str | None, **more: Any) -> Row:
-    axis: Row = {"fixedrange": True, "automargin": True, **more}
-    if title:
-        axis["title"] = {"text": title, "standoff": 8}
-    return axis
+def small_multiples(turns: Sequence[Row]) -> Figure:
+    """Several conversations beside each other, each turn by turn and on a scale of its own: rows of macro
+    conversations_turn_by_turn. The first custom datum of each point is the turn to ask for."""
+    places = sorted({row["place"] for row in turns})
+    down = -(-len(places) // _ACROSS)
+    drawn = sheet(height=60 + 150 * down, barmode="stack", annotations=[])
+    drawn["legend"]["y"] = 1 + 20 / drawn["height"]
+    traces: list[Row] = []
+    known: set[str] = set()
+    for number, place in enumerate(places):
+        of = [row for row in turns if row["place"] == place]
+        name = "" if number == 0 else str(number + 1)
+        low, high, left, right = _cell(number, down)
+        last = number + _ACROSS >= len(places)
+        # Of few turns the bars are as wide as of many.
+        shown = [of[0]["turn_number"] - 0.6, max(of[-1]["turn_number"], of[0]["turn_number"] + _FEW) + 0.6]
+        drawn[f"xaxis{name}"] = axis(
+            "turn" if last else None, domain=[left, right], anchor=f"y{name}", tickformat=",d", range=shown
+        ) | whole_ticks(len(of))
+        drawn[f"yaxis{name}"] = axis(
+            "tokens" if number % _ACROSS == 0 else None,
+            domain=[low, high],
+            anchor=f"x{name}",
+            tickformat=".3~s",
+            rangemode="tozero",
+            nticks=4,
+        )
+        drawn["annotations"].append(_title(_short(of[0]["conversation_id"]), left, high))
+        for source in COLOURS:
+            tokens = [row[f"{source}_tokens"] for row in of]
+            if any(tokens):
+                hovers = [_turn_hover(row, f"{source} {wording.tokens(row[f'{source}_tokens'])} tokens") for row in of]
+                traces.append(
+                    bar(source, [row["turn_number"] for row in of], tokens, hovers, [row["ask"] for row in of])
+                    | {"xaxis": f"x{name}", "yaxis": f"y{name}", "legendgroup": source, "showlegend": source not in known}
+                )
+                known.add(source)
+    return {"data": traces, "layout": drawn}
 
 
-def _whole_ticks(count: int) -> Row:
-    # Plotly would label 1, 1.5, 2 on a short axis.
-    return {"tickmode": "linear", "tick0": 1, "dtick": 1} if count <= 12 else {}
+_ACROSS = 2  # small charts beside each other
+_FEW = 8
+_NAME = 40
 
 
-def _layout(height: int, **more: Any) -> Row:
-    legend = {"orientation": "h", "yanchor": "bottom", "y": 1.02, "xanchor": "left", "x": 0, "traceorder": "normal"}
-    return {
-        "height": height,
-        "margin": {"l": 8, "r": 12, "t": 28, "b": 44},
-        "separators": ".,",
-        "legend": legend,
-        "hoverlabel": {"align": "left", "namelength": -1},
-        "hovermode": "closest",
-        "bargap": 0.15,
-        **more,
-    }
+def _cell(number: int, down: int) -> tuple[float, float, float, float]:
+    """Where the number-th small chart stands, in parts of the whole: from low to high, from left to right."""
+    row, column = divmod(number, _ACROSS)
+    low, high = 1 - (row + 1) / down, 1 - row / down
+    left, right = column / _ACROSS, (column + 1) / _ACROSS
+    return low + 0.3 / down, high - 0.18 / down, left + (0.04 if column else 0), right - (0 if column else 0.02)
+
+
+def _title(text: str, x: float, y: float) -> Row:
+    at = {"x": x, "y": y, "xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "bottom"}
+    return at | {"text": plain(text), "showarrow": False, "font": {"size": 12}}
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _NAME else f"{text[: _NAME - 1]}…"

@@ -1,8 +1,9 @@
-"""Turns and conversations: where prompt tokens came from, and the turns behind the sums."""
+"""Conversations: beside each other, one turn by turn, and the turns behind every sum."""
 
 import streamlit as st
 
-from turnlens.dashboard import address, charts, columns, filters, frame, pieces, stores, wording
+from turnlens.dashboard import address, columns, frame, pieces, wording
+from turnlens.dashboard.charts import turns as charts
 from turnlens.dashboard.filters import Filters
 from turnlens.dashboard.pieces import Row
 from turnlens.queries import frames
@@ -12,41 +13,32 @@ from turnlens.queries.words import counted
 TURNS_EACH = 25
 CONVERSATIONS_EACH = 10
 TURNS_DRAWN = 200
+TURNS_BESIDE = 40
+_ORDERS = {
+    "latest": "the latest first",
+    "recomputed": "the most recomputed first",
+    "restored": "the most restored first",
+    "slowest": "the slowest first token first",
+    "longest": "the longest prompt first",
+}
 
 
-def page() -> None:
+def page(store: Store, chosen: Filters) -> None:
     """The whole page."""
-    frame.enter()
-    st.header("Turns and conversations")
-    with stores.opened() as store:
-        chosen = filters.choose(store)
-        pieces.whose_store(store)
-        (totals,) = frames.rows(store, "turn_totals", **chosen.arguments(), rows_each=TURNS_EACH)
-        if not totals["turns"] and not chosen.active():
-            pieces.no_turns(store)
-            return
-        _say_filters(chosen)
-        if not totals["turns"]:
-            st.info("No turn matches these filters.", icon=":material/filter_alt_off:")
-            return
-        _sources(totals)
-        if chosen.conversation is not None:
-            _conversation(store, chosen)
-        _turns(store, chosen, totals)
-        if chosen.conversation is None:
-            _conversations(store, chosen)
-
-
-def _say_filters(chosen: Filters) -> None:
-    active = chosen.active()
-    if active:
-        with st.container(horizontal=True, vertical_alignment="center"):
-            st.text("Only " + " · ".join(f"{label.lower()} {value}" for label, value in active.items()))
-            st.button("Show all", key="show-all", on_click=filters.clear, type="tertiary", icon=":material/close:")
+    listed = {**chosen.listed, "rows_each": TURNS_EACH}
+    (totals,) = frames.within(store, ("turn_totals",), chosen.over, **listed)["turn_totals"].to_pylist()
+    if not totals["turns"]:
+        st.info("No turn matches these filters.", icon=":material/filter_alt_off:")
+        return
+    _sources(totals)
+    if chosen.over.conversation is not None:
+        _conversation(store, chosen)
+    else:
+        _conversations(store, chosen)
+    _turns(store, chosen, totals)
 
 
 def _sources(totals: Row) -> None:
-    st.subheader("Where prompt tokens came from")
     incomplete = totals["incomplete_turns"]
     left_out = f" Left out: {counted(incomplete, 'incomplete turn')}." if incomplete else ""
     if not totals["complete_turns"]:
@@ -73,16 +65,16 @@ def _sources(totals: Row) -> None:
 
 def _conversation(store: Store, chosen: Filters) -> None:
     st.subheader("The conversation, turn by turn")
-    of = {"the_conversation": chosen.conversation, "the_engine": chosen.engine}
+    of = {"the_conversation": chosen.over.conversation, "the_engine": chosen.over.engine}
     turns = frames.rows(store, "conversation_turns", **of, most=TURNS_DRAWN)
-    ask = pieces.clicked_turn(
+    ask = pieces.clicked(
         charts.turn_strip(turns),
         "strip",
         "Prompt tokens by source for each turn as stacked bars, the time to the first token above.",
     )
     with st.container(horizontal=True, vertical_alignment="center"):
         st.caption(
-            f"A bar or a point opens its turn. Drawn are the latest {TURNS_DRAWN:,} turns, whatever their verdict and cause."
+            f"A bar or a point opens its turn. Drawn are the latest {TURNS_DRAWN:,} turns, whatever their times and verdicts."
         )
         pieces.csv(turns, list(turns[0]) if turns else [], "conversation")
     if ask is not None:
@@ -92,27 +84,51 @@ def _conversation(store: Store, chosen: Filters) -> None:
 def _turns(store: Store, chosen: Filters, totals: Row) -> None:
     st.subheader("Turns")
     number = address.number("page", totals["pages"])
-    table = frames.ask(store, "turns_page", **chosen.arguments(), rows_each=TURNS_EACH, page_number=number)
+    paged = {**chosen.listed, "rows_each": TURNS_EACH, "page_number": number}
+    table = frames.within(store, ("turns_page",), chosen.over, **paged)["turns_page"]
     st.caption(
         f"{counted(totals['turns'], 'turn')}, the latest first, in tokens and seconds. A click on a cell opens the turn."
     )
-    row = pieces.clicked_row(table, columns.TURNS, f"turns-{number}-{hash(chosen)}")
+    row = pieces.clicked_row(table, columns.turns(), f"turns-{number}-{hash(chosen)}")
     _pages("page", number, totals["pages"])
     if row is not None:
         pieces.go_to_turn(table["ask"][row].as_py())
 
 
 def _conversations(store: Store, chosen: Filters) -> None:
-    paged = {"the_engine": chosen.engine, "rows_each": CONVERSATIONS_EACH}
-    (there,) = frames.rows(store, "conversation_totals", **paged)
+    paged: dict[str, object] = {"rows_each": CONVERSATIONS_EACH}
+    (there,) = frames.within(store, ("conversation_totals",), chosen.over, **paged)["conversation_totals"].to_pylist()
     if not there["conversations"]:
         return
     st.subheader("Conversations")
+    order = address.read("order")
+    order = order if order in _ORDERS else "latest"
+    st.selectbox(
+        "In which order",
+        list(_ORDERS),
+        key="order",
+        format_func=_ORDERS.__getitem__,
+        on_change=address.follow("order", "order", order, "conversations"),
+        width=300,
+    )
     number = address.number("conversations", there["pages"])
-    table = frames.ask(store, "conversations_page", **paged, page_number=number)
+    paged |= {"page_number": number, "ordered_by": order, "most": TURNS_BESIDE}
+    found = frames.within(store, ("conversations_page", "conversations_turn_by_turn"), chosen.over, **paged)
+    turns = found["conversations_turn_by_turn"]
+    ask = pieces.clicked(
+        charts.small_multiples(turns.to_pylist()),
+        "beside",
+        "The turns of these conversations beside each other, as stacked bars.",
+    )
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.caption(f"The latest {TURNS_BESIDE} turns of each, each on a scale of its own. A bar opens its turn.")
+        pieces.csv(turns.to_pylist(), turns.column_names, "beside")
+    if ask is not None:
+        pieces.go_to_turn(ask)
     many = counted(there["conversations"], "conversation")
-    st.caption(f"{many}, the latest first, whatever their verdicts. A click on a cell chooses one.")
-    row = pieces.clicked_row(table, columns.CONVERSATIONS, f"conversations-{number}-{hash(chosen)}")
+    st.caption(f"{many}, whatever the verdicts and causes of their turns. A click on a cell chooses one.")
+    table = found["conversations_page"]
+    row = pieces.clicked_row(table, columns.conversations(), f"conversations-{number}-{order}-{hash(chosen)}")
     _pages("conversations", number, there["pages"])
     if row is not None:
         address.write(conversation=table["conversation_id"][row].as_py(), page=None, conversations=None, turn=None)
@@ -131,4 +147,4 @@ def _pages(name: str, number: int, pages: int) -> None:
     st.pagination(pages, default=number, key=key, on_change=changed)
 
 
-page()
+frame.show("Conversations", page, listed=True)

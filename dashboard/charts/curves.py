@@ -1,0 +1,209 @@
+"""Charts of what is fitted, replayed or compared: reuse by capacity, differences with their intervals, rates and costs."""
+
+from collections.abc import Sequence
+
+from turnlens.dashboard import wording
+from turnlens.dashboard.charts.parts import COLOURS, EDGE, NEUTRAL, Figure, Row, axis, hover, hovering, plain, sheet
+from turnlens.queries.words import counted
+
+# Neither is the colour of a source. Marks differ, too.
+_POLICIES = (
+    ("#56B4E9", "circle", "solid"),
+    ("#E69F00", "square", "dash"),
+    ("#8A8F98", "diamond", "dot"),
+    ("#B2912F", "x", "solid"),
+)
+
+
+def reuse(curve: Sequence[Row], unit: str, knees: Sequence[Row]) -> Figure:
+    """Reuse by capacity, one line a policy, with what ran and where reuse stops growing: rows of ``frames.whatif``, and
+    ``policy``, ``capacity`` and ``reuse_ratio`` of each knee."""
+    traces: list[Row] = []
+    for number, policy in enumerate(dict.fromkeys(row["policy"] for row in curve)):
+        colour, symbol, dash = _POLICIES[number % len(_POLICIES)]
+        of = [row for row in curve if row["policy"] == policy and row["reuse_ratio"] is not None]
+        traces.append(
+            {
+                "type": "scatter",
+                "mode": "lines+markers",
+                "name": plain(policy),
+                "x": [row["capacity"] for row in of],
+                "y": [100 * row["reuse_ratio"] for row in of],
+                "line": {"color": colour, "dash": dash, "width": 2},
+                "marker": {"symbol": symbol, "size": 8, "line": {"color": EDGE, "width": 1}},
+                **hovering([_capacity_hover(row) for row in of]),
+            }
+        )
+    marks: list[Row] = [
+        {"x": knee["capacity"], "y": 100 * knee["reuse_ratio"], "text": f"stops growing at {knee['capacity']:,}", "ay": 34}
+        for knee in knees
+        if knee["capacity"] is not None and knee["reuse_ratio"] is not None
+    ]
+    marks += [
+        {"x": row["capacity"], "y": 100 * row["reuse_ratio"], "text": "what ran", "ay": -34}
+        for row in curve
+        if "what ran" in row["note"] and row["reuse_ratio"] is not None
+    ]
+    drawn = sheet(height=400)
+    drawn |= {
+        "xaxis": axis(f"capacity [{unit}]", tickformat=",d", rangemode="tozero"),
+        "yaxis": axis("reuse [% of what had been seen]", range=[0, 104]),
+        "annotations": [{**mark, "ax": 0, "showarrow": True, "arrowhead": 2} for mark in marks],
+    }
+    return {"data": traces, "layout": drawn}
+
+
+def _capacity_hover(row: Row) -> str:
+    lost = None if row["lost_seconds"] is None else f"about {wording.seconds(row['lost_seconds'])} of computing again"
+    return hover(
+        f"{row['policy']}, {row['capacity']:,} {row['unit']}",
+        f"reuse {100 * row['reuse_ratio']:.1f} % ({row['hit_tokens']:,} of {counted(row['seen_tokens'], 'token')})",
+        lost,
+        row["note"] or None,
+    )
+
+
+def differences(rows: Sequence[Row], unit: str) -> Figure:
+    """B - A with 95 % intervals, figure by figure: rows of macro compare of one unit, ``ratio`` (in points) or ``s``."""
+    factor = 100 if unit == "ratio" else 1
+    known = [row for row in rows if row["unit"] == unit and row["difference"] is not None]
+    names = [plain(row["figure"]) for row in known]
+    traces: list[Row] = []
+    kinds = (
+        ("differs", True, COLOURS["recomputed"]),
+        ("does not", False, NEUTRAL),
+        ("cannot be told", None, COLOURS["unobserved"]),
+    )
+    for name, differs, colour in kinds:
+        of = [row for row in known if row["differs"] is differs]
+        if not of:
+            continue
+        trace: Row = {
+            "type": "scatter",
+            "mode": "markers",
+            "name": name,
+            "x": [factor * row["difference"] for row in of],
+            "y": [plain(row["figure"]) for row in of],
+            "marker": {"color": colour, "size": 9, "symbol": "circle" if differs is not None else "circle-open"},
+            **hovering([_difference_hover(row, factor, unit) for row in of]),
+        }
+        if differs is not None:
+            trace["error_x"] = {
+                "type": "data",
+                "symmetric": False,
+                "array": [factor * (row["high"] - row["difference"]) for row in of],
+                "arrayminus": [factor * (row["difference"] - row["low"]) for row in of],
+                "color": colour,
+                "thickness": 1.5,
+            }
+        traces.append(trace)
+    drawn = sheet(height=110 + 26 * len(names))
+    drawn |= {
+        "xaxis": axis("B - A [points]" if unit == "ratio" else "B - A [s]", zeroline=True, zerolinewidth=2),
+        "yaxis": axis(None, categoryorder="array", categoryarray=names[::-1]),
+    }
+    return {"data": traces, "layout": drawn}
+
+
+def _difference_hover(row: Row, factor: int, unit: str) -> str:
+    said = "%" if unit == "ratio" else "s"
+    interval = None
+    if row["low"] is not None:
+        interval = f"95 %: {factor * row['low']:+,.3g} to {factor * row['high']:+,.3g}"
+    return hover(
+        row["meaning"],
+        f"A {factor * row['a']:,.4g} {said}, B {factor * row['b']:,.4g} {said}",
+        f"B - A {factor * row['difference']:+,.3g}",
+        interval,
+        f"{counted(row['turns_a'], 'turn')} against {row['turns_b']:,}",
+    )
+
+
+def rates(rows: Sequence[Row]) -> Figure:
+    """Tokens a second that engines compute and restore, with standard errors: rows of macro engine_speeds."""
+    traces: list[Row] = []
+    for name, colour in (("prefill", COLOURS["computed"]), ("restore", COLOURS["restored"])):
+        of = [row for row in rows if row[f"{name}_tokens_per_second"] is not None]
+        if of:
+            traces.append(
+                {
+                    "type": "bar",
+                    "orientation": "h",
+                    "name": name,
+                    "y": [_start(row) for row in of],
+                    "x": [row[f"{name}_tokens_per_second"] for row in of],
+                    "error_x": {
+                        "type": "data",
+                        "array": [row[f"{name}_error_tokens_per_second"] for row in of],
+                        "color": NEUTRAL,
+                    },
+                    "marker": {"color": colour, "line": {"color": EDGE, "width": 1}},
+                    **hovering([_rate_hover(row, name) for row in of]),
+                }
+            )
+    starts = list(dict.fromkeys(_start(row) for row in rows))
+    drawn = sheet(height=120 + 54 * len(starts), barmode="group")
+    drawn |= {
+        "xaxis": axis("tokens per second", type="log", tickformat="~s"),
+        "yaxis": axis(None, categoryorder="array", categoryarray=starts[::-1]),
+    }
+    return {"data": traces, "layout": drawn}
+
+
+def _start(row: Row) -> str:
+    named = "/".join(str(row[name]) for name in ("engine", "replica") if row[name] is not None) or "unnamed"
+    version = f" {row['engine_version']}" if row["engine_version"] else ""
+    return plain(f"{named}{version}, {wording.clock(row['first_ns'], day=True)}")
+
+
+def _rate_hover(row: Row, name: str) -> str:
+    error = row[f"{name}_error_tokens_per_second"]
+    return hover(
+        _start(row),
+        f"{name}: {row[f'{name}_tokens_per_second']:,.0f} tokens per second"
+        + (f", ± {error:,.0f} (standard error)" if error is not None else ""),
+        f"fitted over {counted(row[f'{name}_turns'], 'turn')}",
+    )
+
+
+def costs(rows: Sequence[Row]) -> Figure:
+    """What one message, publish or restore adds to the time to the first token, with 95 % intervals: rows of macro
+    snapshot_cost that have a slope for it."""
+    known = [row for row in rows if row["seconds_each"] is not None]
+    lanes = [plain(f"{row['engine']}, {row['reuse']}: {row['seconds_of']} per {row['per']}") for row in known]
+    trace: Row = {
+        "type": "scatter",
+        "mode": "markers",
+        "x": [1e3 * row["seconds_each"] for row in known],
+        "y": lanes,
+        "marker": {"color": COLOURS["restored"], "size": 9},
+        "error_x": {
+            "type": "data",
+            "symmetric": False,
+            "array": [_reach(row, "high") for row in known],
+            "arrayminus": [_reach(row, "low") for row in known],
+            "color": NEUTRAL,
+        },
+        **hovering([_cost_hover(row) for row in known]),
+    }
+    drawn = sheet(height=100 + 30 * len(lanes), showlegend=False)
+    drawn |= {
+        "xaxis": axis("time to the first token, each [ms]", zeroline=True),
+        "yaxis": axis(None, categoryorder="array", categoryarray=lanes[::-1]),
+    }
+    return {"data": [trace], "layout": drawn}
+
+
+def _reach(row: Row, end: str) -> float | None:
+    value = row[f"seconds_each_{end}"]
+    return None if value is None else abs(1e3 * (value - row["seconds_each"]))
+
+
+def _cost_hover(row: Row) -> str:
+    low, high = row["seconds_each_low"], row["seconds_each_high"]
+    interval = None if low is None or high is None else f"95 %: {1e3 * low:,.3f} to {1e3 * high:,.3f} ms"
+    return hover(
+        f"{row['reuse']} turns, {row['seconds_of']}: {1e3 * row['seconds_each']:,.3f} ms per {row['per']}",
+        interval,
+        f"fitted over {counted(row['turns'], 'turn')}",
+    )

@@ -1,0 +1,106 @@
+"""Compare: two runs, versions, engines or halves of the time, each figure with its interval."""
+
+import streamlit as st
+
+from turnlens.dashboard import address, columns, compare_text, frame, pieces, wording
+from turnlens.dashboard.charts import curves
+from turnlens.dashboard.filters import Filters
+from turnlens.dashboard.pieces import Row
+from turnlens.queries import comparing, frames
+from turnlens.queries.comparing import Sides
+from turnlens.queries.errors import QueryError
+from turnlens.queries.store import Store
+from turnlens.queries.words import counted
+
+_KINDS = {"run": "runs", "version": "versions", "engine": "engines", "half": "the earlier and the later half of the time"}
+
+
+def page(store: Store, chosen: Filters) -> None:
+    """The whole page."""
+    choices = {kind: _choices(store, kind, chosen) for kind in comparing.KINDS}
+    named = address.read("by")
+    first = next((kind for kind in comparing.KINDS if len(choices[kind]) > 1), "half")
+    kind = named if named in _KINDS else first
+    st.selectbox(
+        "Compare",
+        list(_KINDS),
+        key="by",
+        format_func=_KINDS.__getitem__,
+        on_change=address.follow("by", "by", kind, "a", "b"),
+        width=400,
+    )
+    sides = comparing.halves(store, chosen.over) if kind == "half" else _sides(kind, choices[kind], chosen)
+    if sides is None:
+        return
+    with st.spinner("Drawing 1,000 times for the intervals", show_time=True):
+        try:
+            table = frames.compare(store, sides)
+        except QueryError as error:
+            st.warning("These two cannot be compared.", icon=":material/warning:")
+            st.text(str(error))
+            return
+    _compared(sides, table.to_pylist(), table)
+
+
+def _choices(store: Store, kind: str, chosen: Filters) -> list[Row]:
+    over = chosen.over
+    return frames.rows(store, "compare_choices", names_of=kind, the_engine=over.engine, the_run=over.run)
+
+
+def _sides(kind: str, choices: list[Row], chosen: Filters) -> Sides | None:
+    """Two sides by their names, as the address says, else the first two in the order of their beginnings."""
+    names = [str(row["name"]) for row in choices if row["name"] is not None]
+    if len(names) < 2:
+        one = f"There is one alone: {names[0]}." if names else "There is none."
+        st.info(f"No two {_KINDS[kind]} are here to be compared.", icon=":material/info:")
+        st.text(f"{one} Label a run with TURNLENS_RUN=NAME where the engine is started, or compare two halves of the time.")
+        return None
+    picked: list[str] = []
+    left, right = st.columns(2)
+    for letter, column, default in (("a", left, names[0]), ("b", right, names[1])):
+        asked = address.read(letter)
+        now = asked if asked in names else default
+        with column:
+            st.selectbox(
+                "A" if letter == "a" else "B",
+                names,
+                key=f"side-{letter}",
+                on_change=address.follow(f"side-{letter}", letter, now),
+            )
+        picked.append(now)
+    if picked[0] == picked[1]:
+        st.info("A and B are the same: choose another one.", icon=":material/info:")
+        return None
+    over = chosen.over
+    return comparing.within(kind, picked[0], picked[1], over)
+
+
+def _compared(sides: Sides, rows: list[Row], table: object) -> None:
+    shown, more = compare_text.shown(rows)
+    for letter in "AB":
+        st.text(compare_text.head(letter, sides, rows))
+    for number, paragraph in enumerate(compare_text.sentences(shown)):
+        title, *lines = paragraph.split("\n")
+        with st.container(gap="xxsmall"):
+            pieces.strong(title, f"compared-{number}")
+            if lines:
+                st.text("\n".join(line.strip() for line in lines))
+    ratios, seconds = (
+        [row for row in shown if row["unit"] == unit and row["difference"] is not None] for unit in ("ratio", "s")
+    )
+    if ratios:
+        st.subheader("Shares: B - A, with 95 % intervals")
+        pieces.chart(curves.differences(shown, "ratio"), "shares", "Differences of shares, with their intervals.")
+    if seconds:
+        st.subheader("Times: B - A, with 95 % intervals")
+        pieces.chart(curves.differences(shown, "s"), "times", "Differences of times, with their intervals.")
+    st.subheader("Every figure")
+    pieces.table(columns.table(rows, list(columns.COMPARED)), columns.COMPARED, "compared")
+    pieces.csv(rows, list(rows[0]), "compare")
+    if more:
+        st.caption(f"The words above leave out {counted(more, 'rarer cause')}.")
+    st.caption(compare_text.NOTE.replace("\n", " "))
+    st.caption(f"Times are said in {wording.zone()}.")
+
+
+frame.show("Compare", page)

@@ -1,0 +1,122 @@
+"""Slots and memory: which of the two is short, what was evicted meanwhile, who took whose place, how long anything is kept."""
+
+import streamlit as st
+
+from turnlens.dashboard import address, columns, filters, frame, histories, occupancies, pieces, wording
+from turnlens.dashboard.charts import slots
+from turnlens.dashboard.filters import Filters
+from turnlens.dashboard.pieces import Row
+from turnlens.queries import frames
+from turnlens.queries.store import Store
+from turnlens.queries.words import counted
+
+PAIRS = 20
+_VALUES = {"lost_seconds": "seconds lost", "evictions": "evictions", "tokens_evicted": "tokens evicted"}
+
+
+def page(store: Store, chosen: Filters) -> None:
+    """The whole page."""
+    found = frames.within(store, ("bounds_in", "evictions_by_reason"), chosen.over)
+    starts: list[Row] = found["bounds_in"].to_pylist()
+    if not starts:
+        st.info("Nothing is known of any engine's slots or memory here.", icon=":material/filter_alt_off:")
+        st.text("Turns, or what an engine says is free, tell of them: `turnlens serve --scrape NAME=http://HOST:PORT/metrics`.")
+        return
+    bounds = _start(starts)
+    reasons = [row for row in found["evictions_by_reason"].to_pylist() if row["resource_id"] == bounds["resource_id"]]
+    verdict, *more = occupancies.sentences(bounds, reasons)
+    pieces.strong(verdict, "verdict")
+    with st.container(gap="xxsmall"):
+        for line in more:
+            st.text(line.strip())
+    _occupancy(store, chosen, bounds)
+    if reasons:
+        _evicted(reasons)
+        _blame(store, chosen, bounds)
+    if not bounds["gauges_only"]:
+        _retention(store, chosen)
+
+
+def _start(starts: list[Row]) -> Row:
+    """The engine start that is looked at: the one in the address, else the latest."""
+    by_id = {row["resource_id"]: row for row in starts}
+    named = address.read("start")
+    now = named if named in by_id else starts[-1]["resource_id"]
+    if len(starts) == 1:
+        st.text(occupancies.who(starts[0]))
+        return starts[0]
+    st.selectbox(
+        "Engine start",
+        list(by_id),
+        key="start",
+        format_func=lambda name: f"{occupancies.who(by_id[name])}, from {wording.clock(by_id[name]['from_ns'], day=True)}",
+        on_change=address.follow("start", "start", now),
+    )
+    return by_id[now]
+
+
+def _occupancy(store: Store, chosen: Filters, bounds: Row) -> None:
+    st.subheader("How full they were")
+    table = frames.within(store, ("occupancy_in",), chosen.over)["occupancy_in"]
+    intervals = [row for row in table.to_pylist() if row["resource_id"] == bounds["resource_id"]]
+    st.caption("Behind it: orange where slots were short, blue where memory was.")
+    pieces.chart(slots.occupancy(intervals), "occupancy", "Slots and KV tokens that were taken over time, and evictions below.")
+    pieces.csv(intervals, table.column_names, "occupancy")
+
+
+def _evicted(reasons: list[Row]) -> None:
+    left, right = st.columns(2, gap="large")
+    with left:
+        st.subheader("Evicted while memory was free")
+        pieces.chart(slots.while_free(reasons), "while-free", "Evictions by reason, and whether most of the memory was free.")
+    with right:
+        st.subheader("How long it had lived")
+        pieces.chart(slots.lifetimes(reasons), "lifetimes", "Age and time since the last use of what was evicted, by reason.")
+    pieces.csv(reasons, list(reasons[0]), "evictions")
+
+
+def _blame(store: Store, chosen: Filters, bounds: Row) -> None:
+    table = frames.within(store, ("blame_of_conversations",), chosen.over, most=PAIRS)["blame_of_conversations"]
+    pairs = [row for row in table.to_pylist() if row["resource_id"] == bounds["resource_id"]]
+    if not pairs:
+        return
+    st.subheader("Who took whose place")
+    st.caption(f"Of {counted(pairs[0]['of_pairs'], 'pair')} of conversations these cost the most.")
+    value = st.segmented_control(
+        "Show", list(_VALUES), default="lost_seconds", required=True, key="blame-of", format_func=_VALUES.__getitem__
+    )
+    pieces.chart(slots.blame(pairs, value, _VALUES[value]), "blame", "Who evicted whom: evictors down, victims across.")
+    shown = columns.table(pairs, list(columns.BLAME))
+    row = pieces.clicked_row(shown, columns.BLAME, "blame-pairs")
+    pieces.csv(pairs, table.column_names, "blame")
+    if row is not None and pairs[row]["victim_conversation"] is not None:
+        st.switch_page(pieces.LIST_PAGE, query_params=filters.kept(conversation=pairs[row]["victim_conversation"]))
+    st.caption("A click on a cell opens the conversation that lost its place.")
+
+
+def _retention(store: Store, chosen: Filters) -> None:
+    st.subheader("How much may come between")
+    axis = address.read("axis")
+    axis = axis if axis in histories.AXES else "publishes"
+    st.selectbox(
+        "Counted in",
+        list(histories.AXES),
+        key="axis",
+        format_func=histories.AXES.__getitem__,
+        on_change=address.follow("axis", "axis", axis),
+        width=300,
+    )
+    found = frames.within(store, ("retention_curve", "retention_half"), chosen.over, axis=axis)
+    curve: list[Row] = found["retention_curve"].to_pylist()
+    (half,) = found["retention_half"].to_pylist()
+    st.text(histories.retained(curve, half, histories.AXES[axis]))
+    if curve:
+        pieces.charted(
+            slots.retention(curve, histories.AXES[axis], half["gone_from"]),
+            "retention",
+            "Reuse of what was asked for again, by what passed since its last use.",
+            found["retention_curve"],
+        )
+
+
+frame.show("Slots and memory", page, shared=True)
