@@ -122,29 +122,30 @@ def _difference_hover(row: Row, factor: int, unit: str) -> str:
 def rates(rows: Sequence[Row]) -> Figure:
     """Tokens a second that engines compute and restore, with standard errors: rows of macro engine_speeds."""
     traces: list[Row] = []
-    for name, colour in (("prefill", COLOURS["computed"]), ("restore", COLOURS["restored"])):
+    kinds = (("prefill", COLOURS["computed"], "circle"), ("restore", COLOURS["restored"], "square"))
+    for name, colour, symbol in kinds:
         of = [row for row in rows if row[f"{name}_tokens_per_second"] is not None]
         if of:
             traces.append(
                 {
-                    "type": "bar",
-                    "orientation": "h",
+                    "type": "scatter",
+                    "mode": "markers",
                     "name": name,
                     "y": [_start(row) for row in of],
                     "x": [row[f"{name}_tokens_per_second"] for row in of],
                     "error_x": {
                         "type": "data",
                         "array": [row[f"{name}_error_tokens_per_second"] for row in of],
-                        "color": NEUTRAL,
+                        "color": colour,
                     },
-                    "marker": {"color": colour, "line": {"color": EDGE, "width": 1}},
+                    "marker": {"color": colour, "size": 11, "symbol": symbol, "line": {"color": EDGE, "width": 1}},
                     **hovering([_rate_hover(row, name) for row in of]),
                 }
             )
     starts = list(dict.fromkeys(_start(row) for row in rows))
-    drawn = sheet(height=120 + 54 * len(starts), barmode="group")
+    drawn = sheet(height=120 + 40 * len(starts))
     drawn |= {
-        "xaxis": axis("tokens per second", type="log", tickformat="~s"),
+        "xaxis": axis("tokens per second", type="log", dtick="D2", tickformat="~s"),
         "yaxis": axis(None, categoryorder="array", categoryarray=starts[::-1]),
     }
     return {"data": traces, "layout": drawn}

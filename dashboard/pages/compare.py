@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from turnlens.dashboard import address, columns, compare_text, frame, pieces, wording
+from turnlens.dashboard import address, columns, compare_text, frame, pieces
 from turnlens.dashboard.charts import curves
 from turnlens.dashboard.filters import Filters
 from turnlens.dashboard.pieces import Row
@@ -79,12 +79,8 @@ def _compared(sides: Sides, rows: list[Row], table: object) -> None:
     shown, more = compare_text.shown(rows)
     for letter in "AB":
         st.text(compare_text.head(letter, sides, rows))
-    for number, paragraph in enumerate(compare_text.sentences(shown)):
-        title, *lines = paragraph.split("\n")
-        with st.container(gap="xxsmall"):
-            pieces.strong(title, f"compared-{number}")
-            if lines:
-                st.text("\n".join(line.strip() for line in lines))
+    differ, *others = compare_text.sentences(shown)
+    _paragraph(differ)
     ratios, seconds = (
         [row for row in shown if row["unit"] == unit and row["difference"] is not None] for unit in ("ratio", "s")
     )
@@ -94,13 +90,23 @@ def _compared(sides: Sides, rows: list[Row], table: object) -> None:
     if seconds:
         st.subheader("Times: B - A, with 95 % intervals")
         pieces.chart(curves.differences(shown, "s"), "times", "Differences of times, with their intervals.")
+    for paragraph in others:
+        with st.expander(paragraph.partition("\n")[0]):
+            st.text("\n".join(line.strip() for line in paragraph.split("\n")[1:]))
     st.subheader("Every figure")
     pieces.table(columns.table(rows, list(columns.COMPARED)), columns.COMPARED, "compared")
     pieces.csv(rows, list(rows[0]), "compare")
     if more:
         st.caption(f"The words above leave out {counted(more, 'rarer cause')}.")
     st.caption(compare_text.NOTE.replace("\n", " "))
-    st.caption(f"Times are said in {wording.zone()}.")
+
+
+def _paragraph(text: str) -> None:
+    title, *lines = text.split("\n")
+    with st.container(gap="xxsmall"):
+        pieces.strong(title, "compared")
+        if lines:
+            st.text("\n".join(line.strip() for line in lines))
 
 
 frame.show("Compare", page)

@@ -5,6 +5,7 @@ from datetime import UTC
 import streamlit as st
 
 from turnlens.dashboard import address, columns, explain_text, filters, frame, pieces, stores, wording
+from turnlens.dashboard.charts import life
 from turnlens.dashboard.charts import turns as charts
 from turnlens.dashboard.pieces import Row
 from turnlens.queries import frames
@@ -19,6 +20,7 @@ _RELATED = {
     "provider": "Had brought this prompt",
     "victim": "Was evicted, so that this turn had room",
 }
+_LIFE = ["provided_ns", "provided_by_turn", "used_ns", "evicted_ns", "evicted_by_turn", "admitted_ns"]
 _TO_FIRST_TOKEN, _WHOLE_TURN = "to the first token", "the whole turn"
 
 
@@ -67,6 +69,7 @@ def _turn(store: Store, explained: Row) -> None:
     _head(turn)
     _sources(store, explained, of)
     _words(explained)
+    _life(explained)
     _related(store, of)
     _waterfall(explained)
     _causes(explained)
@@ -137,6 +140,15 @@ def _words(explained: Row) -> None:
             pieces.strong(title, f"why-{number}")
             if lines:
                 st.text("\n".join(line.strip() for line in lines))
+
+
+def _life(explained: Row) -> None:
+    spans = life.lived(explained["spans"])
+    if not spans:
+        return
+    st.subheader("The life of what it asked for")
+    pieces.chart(life.life(spans), "life", "When each range of the prompt was on the device, until it was asked for again.")
+    pieces.csv(spans, ["start_token", "end_token", "source", "cause", *_LIFE], "life")
 
 
 def _related(store: Store, of: dict[str, object]) -> None:
