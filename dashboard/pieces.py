@@ -23,6 +23,7 @@ LIST_PAGE = "pages/conversations.py"
 TURN_PAGE = "pages/turn.py"
 HEALTH_PAGE = "pages/health.py"
 
+NOTHING = "Nothing is known of it here."
 # Constants only. A source's figure wears the colour of its bar and so is the bar's legend.
 _SOURCE_STYLE = "".join(
     f".st-key-source-{source} {{ border-left: 0.35rem solid {colour}; padding-left: 0.7rem; }}\n"
@@ -79,7 +80,10 @@ def figures(named: Mapping[str, str | None]) -> None:
 
 
 def chart(figure: Figure, key: str, alt: str) -> None:
-    """A chart that is looked at."""
+    """A chart that is looked at; where it would be empty, that nothing is known."""
+    if not figure["data"]:
+        st.text(NOTHING)
+        return
     st.plotly_chart(figure, key=key, config=parts.CONFIG, alt=alt)  # pyright: ignore[reportUnknownMemberType] (1)
 
 
@@ -91,6 +95,9 @@ def charted(figure: Figure, key: str, alt: str, table: pa.Table) -> None:
 
 def clicked(figure: Figure, key: str, alt: str) -> str | None:
     """A chart of which each point stands for something that can be asked for. Returns what was just clicked, or None."""
+    if not figure["data"]:
+        st.text(NOTHING)
+        return None
     event = st.plotly_chart(  # pyright: ignore[reportUnknownMemberType] (1)
         figure, key=key, config=parts.CONFIG, on_select="rerun", selection_mode="points", alt=alt
     )

@@ -67,8 +67,6 @@ def ask_all(store: Store, names: Sequence[str], over: Range | None = None, /, **
         if name not in taken:
             there = f"It takes {', '.join(sorted(taken))}." if taken else "It takes none."
             raise QueryError(f"{' and '.join(names)} has no argument {name!r}. {there}")
-    if arguments.get("the_cause") is not None:
-        causes.check(store, str(arguments["the_cause"]))
     if over is not None:
         if not any(_ranges(item) for item in items):
             raise QueryError(f"{' and '.join(names)} is not about a range.")
@@ -79,6 +77,8 @@ def ask_all(store: Store, names: Sequence[str], over: Range | None = None, /, **
 
 def within(store: Store, names: Sequence[str], over: Range, /, **arguments: object) -> dict[str, pa.Table]:
     """As ``ask_all``, where a range in which nothing lies is an answer, too: nobody looks whether it does."""
+    if arguments.get("the_cause") is not None:
+        causes.check(store, str(arguments["the_cause"]))
     called = [(item.name, _call(item, over, arguments)) for item in map(_named, names)]
     return {name: store.query(sql, parameters) for name, (sql, parameters) in called}
 

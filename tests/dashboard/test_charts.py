@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from turnlens.dashboard import charts
+from turnlens.dashboard.charts import parts
+from turnlens.dashboard.charts import turns as charts
 
 
 def span(name: str, start: float, seconds: float | None, **more: Any) -> dict[str, Any]:
@@ -26,7 +27,7 @@ def test_one_bar_ends_where_the_prompts_end() -> None:
 
 
 def test_a_turn_whose_end_has_not_arrived_leaves_a_gap_and_a_mark() -> None:
-    unknown = {f"{source}_tokens": None for source in charts.COLOURS}
+    unknown = {f"{source}_tokens": None for source in parts.COLOURS}
     rows = [
         unknown
         | {"turn_number": 1, "turn_id": "t-1", "ask": "t-1", "prompt_tokens": None, "ttft_seconds": None, "complete": False}

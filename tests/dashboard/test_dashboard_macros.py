@@ -5,7 +5,11 @@ import pytest
 from memory_store import MemoryStore, Scene
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 
-ANY = [None, None, None, None]
+from turnlens.queries import frames
+from turnlens.queries.errors import QueryError
+from turnlens.queries.ranges import Range
+
+ANY = [None] * 6
 
 
 @pytest.fixture(scope="module")
@@ -16,7 +20,7 @@ def store() -> MemoryStore:
 
 
 def test_totals_add_up_to_the_prompts_of_the_complete_turns(store: MemoryStore) -> None:
-    (totals,) = store.rows("from turn_totals(?, ?, ?, ?, ?)", [*ANY, 3])
+    (totals,) = store.rows("from turn_totals(?, ?, ?, ?, ?, ?, ?)", [*ANY, 3])
     sources = totals.pop("sources")
     assert totals == {
         "turns": 7,
@@ -42,7 +46,7 @@ def test_totals_add_up_to_the_prompts_of_the_complete_turns(store: MemoryStore) 
 
 
 def test_totals_of_nothing_are_null_and_have_one_page(store: MemoryStore) -> None:
-    (totals,) = store.rows("from turn_totals(?, ?, ?, ?, ?)", ["nobody", None, None, None, 25])
+    (totals,) = store.rows("from turn_totals(?, ?, ?, ?, ?, ?, ?)", ["nobody", *ANY[1:], 25])
     assert totals == {
         "turns": 0,
         "complete_turns": 0,
@@ -58,14 +62,122 @@ def test_totals_of_nothing_are_null_and_have_one_page(store: MemoryStore) -> Non
 
 
 def test_pages_hold_every_turn_once(store: MemoryStore) -> None:
-    pages = [store.rows("from turns_page(?, ?, ?, ?, ?, ?)", [*ANY, 3, page]) for page in (1, 2, 3, 4)]
+    pages = [store.rows("from turns_page(?, ?, ?, ?, ?, ?, ?, ?)", [*ANY, 3, page]) for page in (1, 2, 3, 4)]
     assert [[row["turn_id"] for row in page] for page in pages] == [["c-1", "b-3", "a-3"], ["a-2", "b-2", "b-1"], ["a-1"], []]
 
 
 def test_pages_of_conversations(store: MemoryStore) -> None:
-    assert store.rows("from conversation_totals(?, ?)", [None, 2]) == [{"conversations": 3, "pages": 2}]
-    assert store.rows("from conversation_totals(?, ?)", ["other", 2]) == [{"conversations": 0, "pages": 1}]
-    assert [row["conversation_id"] for row in store.rows("from conversations_page(?, ?, ?)", [None, 2, 2])] == ["agent-a"]
+    assert store.rows("from conversation_totals(null, null, null, null, 2)") == [{"conversations": 3, "pages": 2}]
+    assert store.rows("from conversation_totals('other', null, null, null, 2)") == [{"conversations": 0, "pages": 1}]
+    second = store.rows("from conversations_page(null, null, null, null, 'latest', 2, 2)")
+    assert [row["conversation_id"] for row in second] == ["agent-a"]
+
+
+@pytest.mark.parametrize(
+    ("order", "conversations"),
+    [
+        ("latest", ["agent-c", "agent-b", "agent-a"]),
+        ("recomputed", ["agent-a", "agent-b", "agent-c"]),  # 1,600, 16, and a sum over no complete turn
+        ("restored", ["agent-a", "agent-b", "agent-c"]),
+        ("slowest", ["agent-b", "agent-a", "agent-c"]),  # 2.18 s and 1.0 s
+        ("longest", ["agent-a", "agent-b", "agent-c"]),  # 5,400 and 3,000 tokens
+    ],
+)
+def test_orders_of_conversations(store: MemoryStore, order: str, conversations: list[str]) -> None:
+    rows = store.rows("from conversations_page(null, null, null, null, ?, 10, 1)", [order])
+    assert [row["conversation_id"] for row in rows] == conversations
+    turns = store.rows("from conversations_turn_by_turn(null, null, null, null, ?, 10, 1, 2)", [order])
+    latest = {"agent-a": ["a-2", "a-3"], "agent-b": ["b-2", "b-3"], "agent-c": ["c-1"]}
+    assert [row["turn_id"] for row in turns] == [turn for name in conversations for turn in latest[name]]
+
+
+def test_an_order_that_there_is_not(store: MemoryStore) -> None:
+    with pytest.raises(QueryError, match="Conversations are not ordered by size: latest, recomputed"):
+        store.rows("from conversations_page(null, null, null, null, 'size', 10, 1)")
+
+
+def test_sources_over_time_with_an_interval_in_which_nothing_came(store: MemoryStore) -> None:
+    """The turns begin at 1.0, 2.0, ... s past the scene's beginning, but for pauses while others run."""
+    rows = store.rows("from sources_over_time(null, null, null, null, 60)")
+    starts = [row["start_ns"] for row in store.rows("select start_ns from turns order by start_ns")]
+    assert rows[0]["begin_ns"] == starts[0] // 10**9 * 10**9
+    assert {row["seconds"] for row in rows} == {1.0}
+    assert [row["turns"] for row in rows] == [
+        sum(start // 10**9 * 10**9 == row["begin_ns"] for start in starts) for row in rows
+    ]
+    assert sum(row["turns"] for row in rows) == 7
+    assert sum(row["incomplete_turns"] for row in rows) == 1
+    sums = {
+        name: sum(row[f"{name}_tokens"] or 0 for row in rows) for name in ("hit", "restored", "recomputed", "new", "prompt")
+    }
+    assert sums == {"hit": 11_168, "restored": 800, "recomputed": 1_616, "new": 8_416, "prompt": 22_000}
+    empty = [row for row in rows if not row["turns"]]
+    assert all(row["prompt_tokens"] is None and row["reuse_ratio"] is None for row in empty)
+    (halved,) = {row["seconds"] for row in store.rows("from sources_over_time(null, null, null, null, 5)")}
+    assert halved == 5.0
+    assert store.rows("from sources_over_time('nobody', null, null, null, 60)") == []
+
+
+def test_the_trend_of_two_halves(store: MemoryStore) -> None:
+    """Earlier: a-1, b-1, b-2 and a-2, of 13,600 tokens 3,584 hit, 800 restored. Later: a-3, b-3, of 8,400 tokens 7,584 hit."""
+    rows = {row["figure"]: row for row in store.rows("from trend(null, null, null, null)")}
+    starts = {row["turn_id"]: row["start_ns"] for row in store.rows("select turn_id, start_ns from turns where complete")}
+    middle = (min(starts.values()) + max(starts.values())) // 2
+    later = {turn for turn, start in starts.items() if start > middle}
+    sums = {
+        half: store.rows(
+            f"select sum(hit_tokens) / sum(prompt_tokens) as hit from turns where complete and start_ns {sign} ?", [middle]
+        )
+        for half, sign in (("earlier", "<="), ("later", ">"))
+    }
+    assert later == {"a-2", "a-3", "b-3"}
+    assert rows["hit_ratio"]["earlier"] == pytest.approx(1_984 / 8_600) == pytest.approx(sums["earlier"][0]["hit"])
+    assert rows["hit_ratio"]["later"] == pytest.approx(9_184 / 13_400) == pytest.approx(sums["later"][0]["hit"])
+    assert rows["hit_ratio"]["difference"] == pytest.approx(9_184 / 13_400 - 1_984 / 8_600)
+    assert rows["restored_ratio"]["later"] == pytest.approx(800 / 13_400)
+    assert {row["unit"] for row in rows.values()} == {"ratio", "s"}
+
+
+def test_first_tokens_by_verdict(store: MemoryStore) -> None:
+    rows = store.rows("from first_tokens_by_verdict(null, null, null, null)")
+    assert [(row["verdict"], row["turns"]) for row in rows] == [("hit", 3), ("recomputed", 1), ("cold", 2)]
+    (recomputed,) = [row for row in rows if row["verdict"] == "recomputed"]
+    assert {recomputed[f"{name}_seconds"] for name in ("p10", "median", "p99", "longest")} == {0.92}
+
+
+def test_who_is_affected(store: MemoryStore) -> None:
+    """agent-b's last turn was served well and waited 2 s of 2.18; agent-a's second lost 1,600 tokens and restored 800."""
+    rows = store.rows("from lost_by_conversation(null, null, null, null, 10)")
+    by_cause = store.rows("from lost_by_cause(null, null, null, null)")
+    assert [(row["conversation_id"], row["turns"], row["main_cause"]) for row in rows] == [
+        ("agent-b", 2, "not_cache.queue"),
+        ("agent-a", 1, "evicted.slots"),
+    ]
+    assert sum(row["lost_seconds"] for row in rows) == pytest.approx(sum(row["lost_seconds"] or 0 for row in by_cause))
+    assert sum(row["tokens"] for row in rows) == sum(row["tokens"] for row in by_cause)
+    assert {row["of_conversations"] for row in rows} == {2}
+
+
+@pytest.mark.parametrize("name", ["replica", "model", "tenant", "conversation"])
+def test_answers_are_narrowed(name: str) -> None:
+    """Two stories apart by one thing: each answer that can be narrowed to one of them has its turns, and no others."""
+    story = scenes.Story()
+    story.turn("x-1", "one", 1_600, model="m1", tenant="t1")
+    story.turn("y-1", "two", 3_200, model="m2", tenant="t2")
+    store = MemoryStore()
+    store.add(story.spans())
+    value = {"replica": "r0", "model": "m1", "tenant": "t1", "conversation": "one"}[name]
+    over = Range(**{name: value})
+    (totals,) = frames.within(store, ("turn_totals",), over, rows_each=10)["turn_totals"].to_pylist()
+    assert totals["prompt_tokens"] == (4_800 if name == "replica" else 1_600)
+    assert frames.within(store, ("report_totals",), over)["report_totals"]["turns"].to_pylist() == [
+        2 if name == "replica" else 1
+    ]
+    with pytest.raises(QueryError, match=f"retention_curve cannot be narrowed to a {name}"):
+        frames.within(store, ("retention_curve",), over, axis="publishes")
+    nothing = Range(**{name: "nobody"})
+    (none,) = frames.within(store, ("turn_totals",), nothing, rows_each=10)["turn_totals"].to_pylist()
+    assert none["turns"] == 0
 
 
 def test_a_conversation_keeps_its_numbers_when_only_its_end_is_asked_for(store: MemoryStore) -> None:
@@ -79,10 +191,9 @@ def test_choices_with_how_many_turns_have_them(store: MemoryStore) -> None:
         ("conversation", "agent-c", 1),
         ("conversation", "agent-b", 3),
         ("engine", "test", 7),
+        ("replica", "r0", 7),
         ("verdict", "hit", 3),
         ("verdict", "cold", 2),
-        ("verdict", "incomplete", 1),
-        ("verdict", "recomputed", 1),
     ]
 
 
@@ -114,7 +225,8 @@ def test_a_turn_id_that_two_engine_starts_used_is_asked_for_by_its_span(monkeypa
     second.turn("a-2", "agent-z", 320)
     store.add(second.spans())
     asks = {
-        (row["turn_id"], row["replica"]): row["ask"] for row in store.rows("from turns_page(?, ?, ?, ?, ?, ?)", [*ANY, 50, 1])
+        (row["turn_id"], row["replica"]): row["ask"]
+        for row in store.rows("from turns_page(?, ?, ?, ?, ?, ?, ?, ?)", [*ANY, 50, 1])
     }
     spans = {row["replica"]: row["span_id"] for row in store.rows("select replica, span_id from turns where turn_id = 'a-2'")}
     assert asks[("a-2", "r0")] == spans["r0"]
@@ -135,6 +247,6 @@ def test_what_a_turn_restores_of_its_own_is_no_reuse() -> None:
     turn.computed(480, 1_000, at_ns=scene.at(1.6))
     turn.first_token(at_ns=scene.at(1.6))
     turn.finished(at_ns=scene.at(1.7))
-    (totals,) = scene.store().rows("from turn_totals(?, ?, ?, ?, ?)", [*ANY, 25])
+    (totals,) = scene.store().rows("from turn_totals(?, ?, ?, ?, ?, ?, ?)", [*ANY, 25])
     assert [(row["source"], row["tokens"]) for row in totals["sources"]][1] == ("restored", 480)
     assert (totals["seen_tokens"], totals["reused_tokens"], totals["reuse_ratio"]) == (0, 0, None)

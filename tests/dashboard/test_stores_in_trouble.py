@@ -39,12 +39,12 @@ def test_an_empty_store_says_how_turns_get_into_it(open_app: Callable, tmp_path:
 
 
 def test_only_broken_turns(open_app: Callable, tmp_path: Path) -> None:
-    app = open_app(scenes.file_store(tmp_path / "broken.duckdb", scenes.only_broken())).at()
+    app = open_app(scenes.file_store(tmp_path / "broken.duckdb", scenes.only_broken())).at("conversations")
     assert [item.value for item in app.page.warning] == [
         "None of these turns is complete, so there is nothing to add up. The list below says why."
     ]
     assert app.figures() == {}
-    assert [(row["turn_id"], row["verdict"], row["incomplete_because"]) for row in app.table(0)] == [
+    assert [(row["turn_id"], row["verdict"], row["incomplete_because"]) for row in app.table(-1)] == [
         ("c-2", "incomplete", "positions_unobserved"),
         ("c-1", "incomplete", "positions_unobserved"),
     ]
@@ -66,8 +66,8 @@ def test_a_missing_store_is_named_and_found_when_it_appears(open_app: Callable, 
 
 def test_a_replaced_file_is_what_the_next_look_shows(open_app: Callable, tmp_path: Path) -> None:
     file = scenes.file_store(tmp_path / "store.duckdb", scenes.only_broken())
-    app = open_app(file).at()
-    assert [row["turn_id"] for row in app.table(0)] == ["c-2", "c-1"]
+    app = open_app(file).at("conversations")
+    assert [row["turn_id"] for row in app.table(-1)] == ["c-2", "c-1"]
     os.replace(scenes.file_store(tmp_path / "other.duckdb", scenes.agents()), file)
     assert app.again().figures()["hit"] == "50.8 %"
 
@@ -85,10 +85,10 @@ def test_a_file_of_something_else(open_app: Callable, tmp_path: Path) -> None:
 def test_a_store_that_lacks_what_a_page_asks_for(open_app: Callable, tmp_path: Path) -> None:
     file = scenes.file_store(tmp_path / "older.duckdb", scenes.agents())
     with duckdb.connect(str(file)) as connection:
-        connection.execute("drop macro table turn_totals")
+        connection.execute("drop macro table trend")
     app = open_app(file).at()
     assert errors(app) == ["The store did not answer this page's question."]
-    assert any("turn_totals" in text for text in app.texts())
+    assert any("trend" in text for text in app.texts())
     assert any("start `turnlens serve` on it once" in item.value for item in app.page.caption)
 
 
@@ -122,8 +122,8 @@ def test_a_store_named_by_its_path_is_asked_through_its_collector(open_app: Call
     with Collector(Settings(store=file, http_port=0, grpc_port=0)) as collector:
         app = open_app(file).at()
         assert app.figures()["hit"] == "50.8 %"
-        assert app.texts()[-1] == collector.http_url
-    assert app.again().texts()[-1] == str(file)
+        assert app.texts()[-2] == collector.http_url
+    assert app.again().texts()[-2] == str(file)
 
 
 def test_the_store_named_on_the_command_line_comes_first(
@@ -131,4 +131,4 @@ def test_the_store_named_on_the_command_line_comes_first(
 ) -> None:
     app = open_app("/nowhere/store.duckdb")
     monkeypatch.setattr(sys, "argv", ["app.py", "--store", str(agents_file), "--else"])
-    assert app.at().texts()[-1] == str(agents_file)
+    assert app.at().texts()[-2] == str(agents_file)

@@ -14,7 +14,7 @@ from turnlens.queries.explain import explain
 def test_a_turn_that_lost_its_prefix(open_app: Callable, agents_file: Path) -> None:
     app = open_app(agents_file).at("turn", turn="a-2")
     texts = app.texts()
-    assert texts[:2] == ["a-2", "2026-09-21 14:13:26 UTC · conversation agent-a · engine test · replica r0 · status stop"]
+    assert texts[:2] == ["a-2", "2026-09-21 14:13:26 · conversation agent-a · engine test · replica r0 · status stop"]
     assert app.figures() == {
         "Prompt [tokens]": "5,000",
         "First token after": "920 ms",
@@ -47,7 +47,7 @@ def test_the_words_are_those_of_the_command_line(open_app: Callable, agents_file
 
 
 def test_the_prompt_is_drawn_in_its_ranges(open_app: Callable, agents_file: Path) -> None:
-    prompt, _ = open_app(agents_file).at("turn", turn="a-2").charts()
+    prompt, _, _ = open_app(agents_file).at("turn", turn="a-2").charts()
     assert [(trace["name"], trace["base"], trace["x"]) for trace in prompt["data"]] == [
         ("hit", [0], [1_600]),
         ("restored", [1_600], [800]),
@@ -62,13 +62,13 @@ def test_the_prompt_is_drawn_in_its_ranges(open_app: Callable, agents_file: Path
 
 def test_the_waterfall_has_a_lane_a_kind_of_span(open_app: Callable, agents_file: Path) -> None:
     app = open_app(agents_file).at("turn", turn="b-2")
-    _, near = app.charts()
+    _, _, near = app.charts()
     assert near["layout"]["yaxis"]["categoryarray"] == ["eviction", "publish", "prefill", "queue", "turn"]
     evictions = near["data"][-1]
     assert (evictions["type"], evictions["mode"], evictions["x"]) == ("scatter", "markers", [0.05])
     assert near["layout"]["xaxis"]["range"][0] == 0
     app.page.segmented_control("span").select("the whole turn")
-    _, whole = app.again().charts()
+    _, _, whole = app.again().charts()
     assert "range" not in whole["layout"]["xaxis"]
 
 
