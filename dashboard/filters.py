@@ -1,6 +1,7 @@
 """The filters of all pages: which turns are looked at. They stand in the sidebar and in the address, and go along from page to
 page."""
 
+import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,7 +28,8 @@ _TIMES = {
     "24h": "the last 24 hours",
     "7d": "the last 7 days",
 }
-_EVER, _BETWEEN = "all", "from ... to ..."
+_AUTO, _EVER, _BETWEEN = "auto", "all", "from ... to ..."
+_QUICK_TURNS = 100_000
 NAMES = ("last", "since", "until", *_LABELS)
 # What another filter makes void: positions in lists, and the turn that was looked at.
 _VOID = ("page", "conversations", "turn")
@@ -132,29 +134,31 @@ def _box(name: str, label: str, values: list[str], *, hidden: bool, void: bool) 
 
 def _times(store: Store, first_ns: int | None, last_ns: int | None) -> tuple[int | None, int | None]:
     """From when to when, as the address says: ``last``, or ``since`` and ``until`` in UTC. A length of time ends now where a
-    collector runs, else with the last turn."""
-    now_ns = None if isinstance(store, ServerStore) else last_ns
+    collector runs, else with the last turn. Where the address says nothing, it is the longest that answers quickly."""
+    now_ns = time.time_ns() if isinstance(store, ServerStore) else last_ns
     last = address.read("last")
     between = address.read("since") is not None or address.read("until") is not None
-    shown = _BETWEEN if between else last if last is not None and last in _TIMES else _EVER
+    automatic = _automatic(store, now_ns)
+    chosen = last if last in (*_TIMES, _EVER) else automatic
+    shown = _BETWEEN if between else last if last in (*_TIMES, _EVER) else _AUTO
     st.session_state["filter-time"] = shown
-    options: list[str] = [_EVER, *_TIMES, _BETWEEN]
+    options: list[str] = [_AUTO, _EVER, *_TIMES, _BETWEEN]
     st.selectbox(
         "Time",
         options,
         key="filter-time",
-        format_func=_time_in_words,
+        format_func=lambda name: f"automatic: {_in_words(automatic)}" if name == _AUTO else _in_words(name),
         on_change=_time_changed(first_ns, last_ns),
-        help=None if now_ns is None else "Of a store that no collector has open, lengths of time end with its last turn.",
+        help="Automatic is the longest with at most 100,000 turns. "
+        + ("" if isinstance(store, ServerStore) else "No collector has this store open: times end with its last turn."),
     )
     if between:
         with st.container(gap="small"):
             _moment("since", "From", first_ns)
             _moment("until", "To", last_ns)
     try:
-        over = ranges.read(
-            since=address.read("since"), until=address.read("until"), last=None if between else last, now_ns=now_ns
-        )
+        length = None if between or chosen == _EVER else chosen
+        over = ranges.read(since=address.read("since"), until=address.read("until"), last=length, now_ns=now_ns)
     except QueryError as error:
         st.warning("These times cannot be meant, and are left out.", icon=":material/warning:")
         st.text(str(error))
@@ -162,7 +166,15 @@ def _times(store: Store, first_ns: int | None, last_ns: int | None) -> tuple[int
     return over.since_ns, over.until_ns
 
 
-def _time_in_words(name: str) -> str:
+def _automatic(store: Store, now_ns: int | None) -> str:
+    if now_ns is None:
+        return _EVER
+    lengths = frames.rows(store, "time_choices", as_of=now_ns)
+    quick = [str(row["length"]) for row in lengths if row["turns"] <= _QUICK_TURNS]
+    return quick[-1] if quick else str(lengths[0]["length"])
+
+
+def _in_words(name: str) -> str:
     return _TIMES.get(name, name)
 
 
@@ -171,7 +183,7 @@ def _time_changed(first_ns: int | None, last_ns: int | None) -> Callable[[], Non
         chosen = st.session_state["filter-time"]
         between = chosen == _BETWEEN and first_ns is not None and last_ns is not None
         address.write(
-            last=chosen if chosen in _TIMES else None,
+            last=chosen if chosen in (*_TIMES, _EVER) else None,
             since=_iso(first_ns) if between and first_ns is not None else None,
             # A second on, so that the last turn is in it.
             until=_iso(last_ns + 1_000_000_000) if between and last_ns is not None else None,

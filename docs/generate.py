@@ -149,7 +149,8 @@ GROUPS = {
     "What a store has": "list_objects list_columns",
     "What the dashboard and the demo show": (
         "turn_totals turns_page conversation_totals conversations_page conversations_turn_by_turn conversation_turns "
-        "filter_choices sources_over_time trend first_tokens_by_verdict lost_by_conversation demo_turns demo_choice"
+        "filter_choices time_choices sources_over_time trend first_tokens_by_verdict lost_by_conversation "
+        "demo_turns demo_choice"
     ),
     "Tables": "spans resources metric_points schema_history",
 }

@@ -17,6 +17,9 @@ with published as (
   select trace_id, parent_span_id as span_id, end_ns, coalesce(len(keys), 1) as publishes
   from spans
   where name = 'snapshot.publish' and tier = 'device' and outcome = 'committed'
+    -- Before a turn's first token, which takes less than a day: other times are not read.
+    and (since is null or end_ns >= since)
+    and (until is null or end_ns < until + 86_400_000_000_000)
 ),
 facts as (
   select
@@ -49,6 +52,8 @@ restored as (
   from facts as f
   join spans as s on s.trace_id = f.trace_id and s.parent_span_id = f.span_id
   where s.name = 'snapshot.restore' and s.outcome = 'verified' and f.restored_tokens > 0
+    and (since is null or s.end_ns >= since)
+    and (until is null or s.end_ns < until + 86_400_000_000_000)
   group by f.engine, f.restore_seconds, f.restored_tokens, f.trace_id, f.span_id
 ),
 points as (

@@ -1,6 +1,6 @@
--- What the events say was on the device of the engine starts of a range: one row a publish or an eviction that changed it, from
--- the first event of the start on; numbered in order. A key that is published again while it is there counts once, an eviction of a key
--- that is not there counts nothing, a reset leaves nothing.
+-- What the events say was on the device of the engine starts of a range: one row a publish or an eviction that changed it, and the
+-- last one before the range, which stands for all before it; numbered in order from the first event of the start on. A key that is
+-- published again while it is there counts once, an eviction of a key that is not there counts nothing, a reset leaves nothing.
 --
 -- Tokens: a block is worth its length. A snapshot is worth what lies past its parent, and loses what its eviction says: nothing
 -- where it was compacted, for its child holds the tokens then. What a snapshot that was compacted and is published again adds
@@ -25,9 +25,25 @@
 --   slots BIGINT -- slots taken afterwards
 --   tokens BIGINT -- tokens that can be reused afterwards
 create or replace macro _device_changes_in(the_engine, the_run, since, until) as table
-with windows as (
-  from _windows_in(the_engine, the_run, since, until)
+with changes as (
+  from _device_changes
+  union all by name
+  from _live_changes
+),
+before as (
+  select resource_id, max(number) as number
+  from changes
+  where since is not null and at_ns < since
+  group by resource_id
+),
+needed as (
+  from changes
+  where (since is null or at_ns >= since) and (until is null or at_ns < until)
+  union all
+  select c.*
+  from changes as c
+  join before as b on b.resource_id = c.resource_id and b.number = c.number
 )
-select c.*
-from (from _device_changes union all by name from _live_changes) as c
-join windows as w on w.resource_id = c.resource_id and c.at_ns < w.until_ns;
+select n.*
+from needed as n
+join _windows_in(the_engine, the_run, since, until) as w on w.resource_id = n.resource_id and n.at_ns < w.until_ns;

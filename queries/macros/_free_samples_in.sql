@@ -41,4 +41,7 @@ join windows as w using (resource_id)
 where (s.name = 'scheduler.admit' or (s.name = 'snapshot.evict' and s.tier = 'device'))
   and s.end_ns >= w.from_ns
   and s.end_ns < w.until_ns
+  -- Within the windows as well: said of the column alone, so that other times are not read.
+  and (since is null or s.end_ns >= since)
+  and (until is null or s.end_ns < until)
   and (s.free_slots is not null or s.free_tokens is not null or s.name = 'snapshot.evict');

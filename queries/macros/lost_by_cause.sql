@@ -32,6 +32,9 @@ weighed as (
     l.free_ratio
   from t
   join _lost_spans as l on l.trace_id = t.trace_id and l.turn_span_id = t.span_id and l.turn_start_ns = t.start_ns
+    -- It follows: said of the other side, so that other times are not read.
+    and (since is null or l.turn_start_ns >= since)
+    and (until is null or l.turn_start_ns < until)
   left join _turn_facts as by_turn on by_turn.resource_id = l.resource_id and by_turn.turn_id = l.evicted_by_turn
 ),
 every as (

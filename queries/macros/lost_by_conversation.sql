@@ -24,6 +24,9 @@ every as (
   select t.conversation_id, t.engine, t.tenant, l.cause, t.span_id, l.tokens, l.seconds
   from t
   join _lost_spans as l on l.trace_id = t.trace_id and l.turn_span_id = t.span_id and l.turn_start_ns = t.start_ns
+    -- It follows: said of the other side, so that other times are not read.
+    and (since is null or l.turn_start_ns >= since)
+    and (until is null or l.turn_start_ns < until)
   union all
   select conversation_id, engine, tenant, main_cause, span_id, 0, not_cache_seconds
   from t

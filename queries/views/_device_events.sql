@@ -31,6 +31,12 @@ with events as (
   where s.tier = 'device'
     and (s.name = 'snapshot.evict' or (s.name = 'snapshot.publish' and s.outcome = 'committed'))
     and s.end_ns > coalesce(u.upto_ns, 0)
+    -- It follows, but for clocks that went back by more than a day: what is settled for all need not be joined.
+    and s.end_ns > (
+      select min(coalesce(known.upto_ns, r.recorder_started_ns - 86_400_000_000_000, 0))
+      from resources as r
+      left join _settled as known using (resource_id)
+    )
 ),
 numbered as (
   select place, resource_id, event, row_number() over (order by resource_id, at_ns, sequence, span_id) as number
@@ -65,7 +71,8 @@ told as (
 ),
 -- A parent counts once it is published.
 ends as (
-  select resource_id, key, 0 as number, end_tokens from _snapshot_ends
+  -- Only those that are looked for: an asof join would sort all.
+  select resource_id, key, 0 as number, end_tokens from _snapshot_ends where key in (select parent_key from told)
   union all
   select resource_id, key, number, key_tokens
   from told

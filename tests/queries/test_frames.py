@@ -25,6 +25,8 @@ GIVEN = {
     "seconds": 60,
     "id": "a-2",
     "rows_each": 10,
+    "steps": 60,
+    "ordered_by": "latest",
     "page_number": 1,
     "resource": "none",
     "object": "turns",

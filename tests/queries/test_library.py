@@ -55,7 +55,7 @@ def test_every_macro_says_what_it_is_and_its_example_has_its_columns(
     real = [(name, re.sub(r"STRUCT\(.*\)", "STRUCT", kind)) for name, kind, *_ in described]
     if item.columns or not item.private:
         assert [(column.name, column.type) for column in item.columns] == real
-    declared = re.search(rf"macro {item.name}\((.*?)\)", item.sql)
+    declared = re.search(rf"macro {item.name}\(\s*(.*?)\s*\)", item.sql, re.DOTALL)
     assert declared
     assert ", ".join(item.arguments) == declared[1].replace(" := null", "")
 

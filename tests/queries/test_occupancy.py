@@ -170,7 +170,7 @@ def test_evictions_by_reason() -> None:
     )
     rows = store.rows("select * exclude (engine, replica, runs, resource_id) from evictions_by_reason(null, null, null, null)")
     assert [tuple(row.values()) for row in rows] == [
-        # reason, evictions, keys, tokens, without; known, free, its tokens, ratio; ages; idle times
-        ("slots", 4, 4, 600, 1, 3, 2, 100, 2 / 3, 12.0, 20.0, 28.0, 5.0, 5.0, 13.0),
-        ("memory", 1, 2, 32, 0, 1, 0, 0, 0.0, 1.0, 1.0, 1.0, None, None, None),
+        # reason, evictions, keys, tokens, without; known, free, not, unknown, its tokens, ratio; ages; idle times
+        ("slots", 4, 4, 600, 1, 3, 2, 1, 1, 100, 2 / 3, 12.0, 20.0, 28.0, 5.0, 5.0, 13.0),
+        ("memory", 1, 2, 32, 0, 1, 0, 1, 0, 0, 0.0, 1.0, 1.0, 1.0, None, None, None),
     ]

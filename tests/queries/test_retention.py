@@ -53,6 +53,7 @@ def test_what_came_back_from_another_tier_is_reuse_and_no_hit() -> None:
             "restored_tokens": 16,
             "reuse_ratio": 0.5,
             "hit_ratio": 0.0,
+            "restored_ratio": 0.5,
             "median_reuse_ratio": 0.5,
         }
     ]

@@ -18,6 +18,10 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "most": (1_000,),
     "as_of": (START_NS + 10**15,),
     "axis": ("conversations", "tokens"),
+    "steps": (60,),
+    "rows_each": (10,),
+    "page_number": (1,),
+    "ordered_by": ("latest", "recomputed"),
 }
 BY_HAND: list[Question] = [
     *(("from conversation_of(?)", [name]) for name in ("chat-3", "derived:u-1")),
