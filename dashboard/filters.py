@@ -100,7 +100,7 @@ def kept(**changes: str | None) -> dict[str, str]:
 # -- choices ----------------------------------------------------------------------------------------------------------------
 
 
-@st.cache_data(ttl=10, max_entries=16, show_spinner=False)
+@st.cache_data(ttl=60, max_entries=16, show_spinner=False)
 def _choices(where: str, _store: Store) -> list[dict[str, str]]:
     # Asked by every page at every change: of a day of a million turns it takes a few tenths of a second.
     return frames.rows(_store, "filter_choices", most=CHOICES)

@@ -13,7 +13,7 @@ _SOURCES = ("hit", "restored", "recomputed", "new", "computed")
 
 def render(report: Row) -> str:
     """Totals, where the time goes, what to do."""
-    return "\n\n".join([_head(report["totals"]), _causes(report["causes"]), _advice(report["advice"])]) + "\n"
+    return "\n\n".join([head(report["totals"]), _causes(report["causes"]), _advice(report["advice"])]) + "\n"
 
 
 def as_json(report: Row) -> Row:
@@ -24,7 +24,8 @@ def as_json(report: Row) -> Row:
     }
 
 
-def _head(totals: Row) -> str:
+def head(totals: Row) -> str:
+    """How many turns there are, from where their tokens came, and how well what had been seen was reused."""
     whole, prompt = totals["turns"], totals["prompt_tokens"]
     shares = [
         f"{source} {wording.share(totals[f'{source}_tokens'], prompt)}"
@@ -32,11 +33,12 @@ def _head(totals: Row) -> str:
         if totals[f"{source}_tokens"] is not None and (source != "computed" or totals["computed_tokens"])
     ]
     reuse = totals["reuse_ratio"]
+    tokens = "no prompt token of a complete turn" if prompt is None else counted(prompt, "prompt token")
     lines = [
-        f"{counted(whole, 'turn')} of {counted(totals['conversations'], 'conversation')} · {counted(prompt, 'prompt token')} · "
+        f"{counted(whole, 'turn')} of {counted(totals['conversations'], 'conversation')} · {tokens} · "
         f"{totals['incomplete_turns']:,} incomplete ({wording.share(totals['incomplete_turns'], whole)})    "
         f"{wording.clock(totals['first_ns'], day=True)} to {wording.clock(totals['last_ns'], day=True)} UTC",
-        f"  {'   '.join(shares)}",
+        f"  {'   '.join(shares) or 'None of these turns is complete: nothing is added up, and `turnlens health` says why.'}",
         f"  reuse of what had been seen before: {'unknown' if reuse is None else f'{100 * reuse:.1f} %'} (hit or restored) · "
         f"median time to first token {wording.seconds(totals['median_ttft_seconds'])}",
     ]

@@ -114,9 +114,8 @@ def parse(kind: str, name: str, sql: str, made: Mapping[str, SqlObject]) -> SqlO
         columns[:0] = [column for column in made[others[1]].columns if column.name not in without]
     brief, *notes = _paragraphs([line[2:].rstrip() for line in head[:at]]) or [""]
     signature = _SIGNATURE.search(sql)
-    arguments = (
-        [name.removesuffix(" := null") for name in signature[1].split(", ")] if signature is not None and signature[1] else []
-    )
+    named = re.split(r",\s+", signature[1]) if signature is not None and signature[1] else []
+    arguments = [name.removesuffix(" := null") for name in named]
     return SqlObject(kind, name, brief, tuple(notes), tuple(arguments), tuple(columns), sql)
 
 

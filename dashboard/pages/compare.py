@@ -32,6 +32,7 @@ def page(store: Store, chosen: Filters) -> None:
     sides = comparing.halves(store, chosen.over) if kind == "half" else _sides(kind, choices[kind], chosen)
     if sides is None:
         return
+    pieces.figures(_turns(kind, sides, choices))
     with st.spinner("Drawing 1,000 times for the intervals", show_time=True):
         try:
             table = frames.compare(store, sides)
@@ -40,6 +41,14 @@ def page(store: Store, chosen: Filters) -> None:
             st.text(str(error))
             return
     _compared(sides, table.to_pylist(), table)
+
+
+def _turns(kind: str, sides: Sides, choices: dict[str, list[Row]]) -> dict[str, str | None]:
+    """How many turns the two sides have in the whole store, where they have names: that is known at once."""
+    turns = {row["name"]: row["turns"] for row in choices.get(kind, [])}
+    return {
+        f"{letter} [turns]": f"{turns[side.name]:,}" for letter, side in (("A", sides.a), ("B", sides.b)) if side.name in turns
+    }
 
 
 def _choices(store: Store, kind: str, chosen: Filters) -> list[Row]:

@@ -1,5 +1,7 @@
 -- The conversations of the turns of a range, one row a conversation of an engine start. Figures are of its turns within the range.
 --
+-- Example: from _conversations_in('ring0', null, null, null)
+--
 -- columns
 --   conversation_id VARCHAR -- the conversation
 --   engine VARCHAR -- which server
@@ -19,7 +21,8 @@
 --   worst_ttft_seconds DOUBLE -- longest time to first token, complete turns [s]
 --   resource_id VARCHAR -- the engine start
 create or replace macro _conversations_in(
-  the_engine, the_run, since, until, the_replica := null, the_model := null, the_tenant := null, the_conversation := null
+  the_engine, the_run, since, until,
+  the_replica := null, the_model := null, the_tenant := null, the_conversation := null
 ) as table
 select
   conversation_id,

@@ -1,11 +1,12 @@
 -- One page of the conversations of a range, in the order that is asked for.
 --
--- columns
+-- Example: from _conversations_paged(null, null, null, null, 'latest', 10, 2)
+--
+-- columns are those of _conversations_in, and
 --   place BIGINT -- place in that order, from 1
---   conversation_id VARCHAR -- the conversation
---   resource_id VARCHAR -- the engine start
 create or replace macro _conversations_paged(
-  the_engine, the_run, since, until, ordered_by, rows_each, page_number, the_replica := null, the_model := null, the_tenant := null, the_conversation := null
+  the_engine, the_run, since, until, ordered_by, rows_each, page_number,
+  the_replica := null, the_model := null, the_tenant := null, the_conversation := null
 ) as table
 with ranked as (
   select

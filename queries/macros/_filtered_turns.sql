@@ -3,7 +3,8 @@
 --
 -- Example: from _filtered_turns(null, null, null, null, 'recomputed', 'evicted.slots')
 create or replace macro _filtered_turns(
-  the_engine, the_run, since, until, the_verdict, the_cause, the_replica := null, the_model := null, the_tenant := null, the_conversation := null
+  the_engine, the_run, since, until, the_verdict, the_cause,
+  the_replica := null, the_model := null, the_tenant := null, the_conversation := null
 ) as table
 from _turns_in(the_engine, the_run, since, until, the_replica, the_model, the_tenant, the_conversation)
 where (the_verdict is null or verdict = the_verdict) and (the_cause is null or main_cause = the_cause);

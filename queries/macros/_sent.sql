@@ -15,12 +15,19 @@ select
   s.end_ns,
   s.received_ns,
   s.faults
-from spans as s
+from (
+  from spans
+  where start_ns is not null and (since is null or start_ns >= since) and (until is null or start_ns < until)
+  union all
+  -- By themselves: with them in one condition, the spans of all times would be read.
+  from spans
+  where start_ns is null
+    and (since is null or coalesce(end_ns, received_ns) >= since)
+    and (until is null or coalesce(end_ns, received_ns) < until)
+) as s
 left join resources as r using (resource_id)
 where (the_engine is null or r.engine = the_engine)
   and (
     the_run is null
     or s.resource_id in (select t.resource_id from spans as t where t.name = 'turn' and t.run = the_run)
-  )
-  and (since is null or coalesce(s.start_ns, s.end_ns, s.received_ns) >= since)
-  and (until is null or coalesce(s.start_ns, s.end_ns, s.received_ns) < until);
+  );

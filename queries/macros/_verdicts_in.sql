@@ -3,7 +3,8 @@
 --
 -- Example: from _verdicts_in('ring0', 'read-write', 1_790_000_000_000_000_000, null)
 create or replace macro _verdicts_in(
-  the_engine, the_run, since, until, the_replica := null, the_model := null, the_tenant := null, the_conversation := null
+  the_engine, the_run, since, until,
+  the_replica := null, the_model := null, the_tenant := null, the_conversation := null
 ) as table
 from _turn_verdicts
 where (the_engine is null or engine = the_engine)

@@ -9,7 +9,8 @@
 --   turns BIGINT -- turns in which it is the first that is not the same
 --   known_turns BIGINT -- turns of that cause whose messages are known
 create or replace macro changed_messages(
-  the_engine, the_run, since, until, the_replica := null, the_model := null, the_tenant := null, the_conversation := null
+  the_engine, the_run, since, until,
+  the_replica := null, the_model := null, the_tenant := null, the_conversation := null
 ) as table
 select c.cause, c.changed_message, count(distinct t.span_id) as turns, sum(turns) over (partition by c.cause)::bigint as known_turns
 from _verdicts_in(the_engine, the_run, since, until, the_replica, the_model, the_tenant, the_conversation) as t

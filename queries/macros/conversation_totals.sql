@@ -6,7 +6,8 @@
 --   conversations BIGINT -- how many
 --   pages BIGINT -- pages that they fill, at least 1
 create or replace macro conversation_totals(
-  the_engine, the_run, since, until, rows_each, the_replica := null, the_model := null, the_tenant := null, the_conversation := null
+  the_engine, the_run, since, until, rows_each,
+  the_replica := null, the_model := null, the_tenant := null, the_conversation := null
 ) as table
 select count(*) as conversations, greatest(ceil(count(*) / rows_each)::bigint, 1) as pages
 from (

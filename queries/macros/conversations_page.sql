@@ -19,7 +19,8 @@
 --   median_ttft_seconds DOUBLE -- median time to first token, complete turns [s]
 --   worst_ttft_seconds DOUBLE -- longest time to first token, complete turns [s]
 create or replace macro conversations_page(
-  the_engine, the_run, since, until, ordered_by, rows_each, page_number, the_replica := null, the_model := null, the_tenant := null, the_conversation := null
+  the_engine, the_run, since, until, ordered_by, rows_each, page_number,
+  the_replica := null, the_model := null, the_tenant := null, the_conversation := null
 ) as table
 select
   conversation_id,
@@ -37,5 +38,7 @@ select
   reused_tokens / nullif(seen_tokens, 0)::double as reuse_ratio,
   median_ttft_seconds,
   worst_ttft_seconds
-from _conversations_paged(the_engine, the_run, since, until, ordered_by, rows_each, page_number, the_replica, the_model, the_tenant, the_conversation)
+from _conversations_paged(
+    the_engine, the_run, since, until, ordered_by, rows_each, page_number, the_replica, the_model, the_tenant, the_conversation
+  )
 order by place;

@@ -20,11 +20,14 @@
 --   complete BOOLEAN -- every prompt position was observed without contradiction
 --   ask VARCHAR -- the id that means this turn and no other
 create or replace macro conversations_turn_by_turn(
-  the_engine, the_run, since, until, ordered_by, rows_each, page_number, most, the_replica := null, the_model := null, the_tenant := null, the_conversation := null
+  the_engine, the_run, since, until, ordered_by, rows_each, page_number, most,
+  the_replica := null, the_model := null, the_tenant := null, the_conversation := null
 ) as table
 with page as materialized (
   select conversation_id, resource_id, place
-  from _conversations_paged(the_engine, the_run, since, until, ordered_by, rows_each, page_number, the_replica, the_model, the_tenant, the_conversation)
+  from _conversations_paged(
+    the_engine, the_run, since, until, ordered_by, rows_each, page_number, the_replica, the_model, the_tenant, the_conversation
+  )
 ),
 numbered as (
   select

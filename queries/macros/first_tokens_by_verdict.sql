@@ -14,7 +14,8 @@
 --   p99_seconds DOUBLE -- [s]
 --   longest_seconds DOUBLE -- [s]
 create or replace macro first_tokens_by_verdict(
-  the_engine, the_run, since, until, the_replica := null, the_model := null, the_tenant := null, the_conversation := null
+  the_engine, the_run, since, until,
+  the_replica := null, the_model := null, the_tenant := null, the_conversation := null
 ) as table
 select
   verdict,

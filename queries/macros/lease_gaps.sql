@@ -7,7 +7,8 @@
 --   median_seconds DOUBLE -- from the lease's end to their admission [s]
 --   most_seconds DOUBLE -- the longest [s]
 create or replace macro lease_gaps(
-  the_engine, the_run, since, until, the_replica := null, the_model := null, the_tenant := null, the_conversation := null
+  the_engine, the_run, since, until,
+  the_replica := null, the_model := null, the_tenant := null, the_conversation := null
 ) as table
 select
   count(distinct c.trace_id || c.turn_span_id) as turns,

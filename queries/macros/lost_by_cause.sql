@@ -14,7 +14,8 @@
 --   mostly_by_ratio DOUBLE -- its share of these tokens
 --   free_ratio DOUBLE -- of evictions: KV tokens that were free meanwhile, of the pool, weighted by tokens
 create or replace macro lost_by_cause(
-  the_engine, the_run, since, until, the_replica := null, the_model := null, the_tenant := null, the_conversation := null
+  the_engine, the_run, since, until,
+  the_replica := null, the_model := null, the_tenant := null, the_conversation := null
 ) as table
 with t as (
   from _turns_in(the_engine, the_run, since, until, the_replica, the_model, the_tenant, the_conversation)

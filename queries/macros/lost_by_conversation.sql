@@ -13,7 +13,8 @@
 --   main_cause VARCHAR -- the cause of most of these seconds
 --   of_conversations BIGINT -- conversations that lost something, shown or not
 create or replace macro lost_by_conversation(
-  the_engine, the_run, since, until, most, the_replica := null, the_model := null, the_tenant := null, the_conversation := null
+  the_engine, the_run, since, until, most,
+  the_replica := null, the_model := null, the_tenant := null, the_conversation := null
 ) as table
 with t as (
   select trace_id, span_id, start_ns, conversation_id, engine, tenant, main_cause, not_cache_seconds

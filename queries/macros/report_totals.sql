@@ -18,7 +18,8 @@
 --   reuse_ratio DOUBLE -- hit or restored, of what had been seen before
 --   median_ttft_seconds DOUBLE -- time to first token [s]
 create or replace macro report_totals(
-  the_engine, the_run, since, until, the_replica := null, the_model := null, the_tenant := null, the_conversation := null
+  the_engine, the_run, since, until,
+  the_replica := null, the_model := null, the_tenant := null, the_conversation := null
 ) as table
 select
   count(*) as turns,

@@ -24,7 +24,8 @@
 --   p95_ttft_seconds DOUBLE -- one in twenty took longer [s]
 --   begin_ns BIGINT -- beginning of the interval [ns]
 create or replace macro sources_over_time(
-  the_engine, the_run, since, until, steps, the_replica := null, the_model := null, the_tenant := null, the_conversation := null
+  the_engine, the_run, since, until, steps,
+  the_replica := null, the_model := null, the_tenant := null, the_conversation := null
 ) as table
 with t as materialized (
   select

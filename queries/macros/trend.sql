@@ -13,7 +13,8 @@
 --   difference DOUBLE -- later - earlier
 --   unit VARCHAR -- ratio or s
 create or replace macro trend(
-  the_engine, the_run, since, until, the_replica := null, the_model := null, the_tenant := null, the_conversation := null
+  the_engine, the_run, since, until,
+  the_replica := null, the_model := null, the_tenant := null, the_conversation := null
 ) as table
 with t as materialized (
   select start_ns, prompt_tokens, hit_tokens, restored_tokens, recomputed_tokens, new_tokens, seen_tokens, ttft_ns

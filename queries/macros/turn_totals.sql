@@ -19,7 +19,8 @@
 --   median_ttft_seconds DOUBLE -- median time to first token [s]
 --   sources STRUCT[] -- source, tokens, of_tokens and share_ratio: prompt tokens by source
 create or replace macro turn_totals(
-  the_engine, the_run, since, until, the_verdict, the_cause, rows_each, the_replica := null, the_model := null, the_tenant := null, the_conversation := null
+  the_engine, the_run, since, until, the_verdict, the_cause, rows_each,
+  the_replica := null, the_model := null, the_tenant := null, the_conversation := null
 ) as table
 with sums as (
   select

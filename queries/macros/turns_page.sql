@@ -22,7 +22,8 @@
 --   incomplete_because VARCHAR -- why not complete, with commas
 --   ask VARCHAR -- the id that means this turn and no other
 create or replace macro turns_page(
-  the_engine, the_run, since, until, the_verdict, the_cause, rows_each, page_number, the_replica := null, the_model := null, the_tenant := null, the_conversation := null
+  the_engine, the_run, since, until, the_verdict, the_cause, rows_each, page_number,
+  the_replica := null, the_model := null, the_tenant := null, the_conversation := null
 ) as table
 with page as (
   from _filtered_turns(the_engine, the_run, since, until, the_verdict, the_cause, the_replica, the_model, the_tenant, the_conversation)

@@ -270,6 +270,21 @@ def test_spans_of_odd_form() -> None:
     assert ("warn", "odd_spans", "kind:9: 2 spans since 1970-01-01 00:00:00") in findings(store)
 
 
+def test_spans_without_a_beginning_are_sent_once() -> None:
+    """By when they ended, else were received."""
+    scene = Scene()
+    scene.serve("a-1", "a", 32, ["k0", "k1"], 0.0)
+    store = received(scene.store(), 1.0)
+    (spans,) = store.rows("select count(*) as n, min(end_ns) as first_ns from spans")
+    store.connection.execute("update spans set start_ns = null where end_ns = ?", [spans["first_ns"]])
+    assert store.rows("select count(*) as n from _sent(null, null, null, null)") == [{"n": spans["n"]}]
+    without = "select count(*) as n from _sent(null, null, ?, ?) where start_ns is null"
+    first = spans["first_ns"]
+    assert [store.rows(without, [*of])[0]["n"] for of in ((first, None), (first + 1, None), (None, first), (None, first + 1))] == [
+        1, 0, 0, 1,
+    ]  # fmt: skip
+
+
 def test_the_recorders_verdict_against_the_sqls() -> None:
     scene = Scene()
     for number in range(3):
