@@ -1,0 +1,334 @@
+"""The pages besides conversations and turns: what they show of a store that a person can add up; their filters; stores that hold
+next to nothing."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import dashboard_scenes as scenes
+import pytest
+
+PAGES = ["overview", "conversations", "turn", "slots", "whatif", "compare", "cost", "sql", "health"]
+OVER_TURNS = [page for page in PAGES if page not in ("turn", "sql")]
+
+
+def traces(chart) -> dict[str, dict]:
+    return {trace.get("name", str(number)): trace for number, trace in enumerate(chart["data"])}
+
+
+def headers(app) -> list[str]:
+    return [item.value for item in app.page.subheader]
+
+
+# -- overview ---------------------------------------------------------------------------------------------------------------
+
+
+def test_overview(open_app: Callable, agents_file: Path) -> None:
+    app = open_app(agents_file).at()
+    assert app.figures() == {"hit": "50.8 %", "restored": "3.6 %", "recomputed": "7.3 %", "new": "38.3 %"}
+    deltas = {item.label: item.delta for item in app.page.metric}
+    # Of 8,600 tokens of the earlier half 1,984 were hit, of 13,400 of the later 9,184.
+    assert deltas["hit"] == "+45.5 points"
+    assert headers(app) == [
+        "Over time",
+        "Time to the first token, by verdict",
+        "Why: time lost by cause",
+        "Who is affected",
+        "What to do",
+    ]
+    over_time, first_tokens, lost = app.charts()
+    assert sum(filter(None, traces(over_time)["hit"]["y"])) == 11_168
+    assert over_time["layout"]["yaxis"]["title"]["text"] == "prompt [tokens]"
+    assert [trace["name"] for trace in first_tokens["data"][:-1]] == ["hit", "recomputed", "cold"]
+    assert first_tokens["data"][1]["median"] == [0.92]
+    assert lost["data"][0]["y"] == ["not_cache.queue", "evicted.slots", "unobserved.events_missing"]
+    assert [row["conversation_id"] for row in app.table(0)] == ["agent-b", "agent-a"]
+    assert any("More capacity to run" in text for text in app.texts())
+
+
+def test_overview_narrowed_to_one_conversation(open_app: Callable, agents_file: Path) -> None:
+    app = open_app(agents_file).at(conversation="agent-a")
+    assert "Only conversation agent-a" in app.texts()
+    assert app.figures()["hit"] == "45.8 %"  # 6,592 of 14,400
+    assert "Of all turns of these times: what engines share is not narrowed." in [item.value for item in app.page.caption]
+
+
+def test_the_strip_says_whether_the_tool_is_well(open_app: Callable, agents_file: Path, tmp_path: Path) -> None:
+    """An incomplete turn that its client left is no fault; an offer of which nobody says how it ended is one."""
+    assert [item.value for item in open_app(agents_file).at().page.success] == [
+        "Turnlens is well: nothing was dropped, nobody is silent."
+    ]
+    story = scenes.Story()
+    at = story.scene.at
+    turn = story.scene.recorder.turn("a-1", "agent-a", prompt_tokens=1_000, at_ns=at(1))
+    turn.admitted(offered_tokens=512, tier="disk", at_ns=at(1.1))
+    turn.computed(512, 1_000, at_ns=at(2))
+    turn.finished("stop", at_ns=at(3))
+    flawed = open_app(scenes.file_store(tmp_path / "flawed.duckdb", story.spans())).at()
+    assert [item.value for item in flawed.page.error] == ["About Turnlens itself: 3 bad findings, 0 warnings."]
+    assert any(text.startswith("test: incomplete_turns, offer_never_finalized: 1 of 1 turn") for text in flawed.texts())
+
+
+# -- filters ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def mixed_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two turns that differ in everything that can be chosen, an hour apart."""
+    story = scenes.Story()
+    story.turn("x-1", "one", 1_600, model="m1", tenant="t1", run="r1")
+    story.now += 3_600
+    story.turn("y-1", "two", 3_200, model="m2", tenant="t2", run="r2")
+    return scenes.file_store(tmp_path_factory.mktemp("mixed") / "mixed.duckdb", story.spans())
+
+
+@pytest.mark.parametrize("page", ["overview", "conversations"])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("model", "m1"), ("tenant", "t1"), ("run", "r1"), ("conversation", "one"), ("last", "15m"), ("last", "all")],
+)
+def test_filters_of_pages_on_turns(open_app: Callable, mixed_file: Path, page: str, name: str, value: str) -> None:
+    app = open_app(mixed_file).at(page, **{name: value})
+    new = {"15m": "3,200", "all": "4,800"}.get(value, "1,600")
+    assert any(item.value.startswith(f"{new} of {new} token") for item in app.page.caption)
+
+
+@pytest.mark.parametrize("name", ["model", "tenant", "run", "conversation"])
+def test_a_filter_is_chosen(open_app: Callable, mixed_file: Path, name: str) -> None:
+    app = open_app(mixed_file).at()
+    value = {"model": "m2", "tenant": "t2", "run": "r2", "conversation": "two"}[name]
+    app.page.selectbox(f"filter-{name}").select(value)
+    app.again()
+    assert app.page.query_params == {name: value}
+    assert f"Only {name} {value}" in app.texts()
+
+
+def test_times_are_chosen(open_app: Callable, mixed_file: Path) -> None:
+    """From one time to another: the whole store first, then less; in the address they are UTC."""
+    app = open_app(mixed_file).at()
+    app.page.selectbox("filter-time").select("from ... to ...")
+    app.again()
+    assert app.page.query_params == {"since": "2026-09-21T14:13:21Z", "until": "2026-09-21T15:13:23Z"}
+    assert "Only from 2026-09-21 14:13:21 · to 2026-09-21 15:13:23" in app.texts()
+    app.page.query_params["until"] = "2026-09-21T14:30:00Z"
+    assert any(item.value.startswith("1,600 of 1,600 tokens") for item in app.again().page.caption)
+    app.page.selectbox("filter-time").select("15m")
+    app.again()
+    assert app.page.query_params == {"last": "15m"}
+    app.page.selectbox("filter-time").select("auto")
+    assert app.again().page.query_params == {}
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        {"since": "yesterday"},
+        {"since": "2026-09-21T15:00:00Z", "until": "2026-09-21T14:00:00Z"},
+        {"until": "2999-01-01T00:00:00Z"},
+    ],
+)
+def test_times_that_cannot_be_meant(open_app: Callable, mixed_file: Path, times: dict[str, str]) -> None:
+    app = open_app(mixed_file).at(**times)
+    assert "These times cannot be meant, and are left out." in [item.value for item in app.page.warning]
+    assert any(item.value.startswith("4,800 of 4,800 tokens") for item in app.page.caption)
+
+
+@pytest.mark.parametrize("page", ["slots", "cost", "health"])
+def test_pages_on_what_is_shared_are_not_narrowed(open_app: Callable, mixed_file: Path, page: str) -> None:
+    app = open_app(mixed_file).at(page, model="m1", tenant="t1", conversation="one")
+    assert not any(text.startswith("Only") for text in app.texts())
+    assert app.page.selectbox("filter-model").disabled
+
+
+def test_filters_go_along_from_page_to_page(open_app: Callable, mixed_file: Path) -> None:
+    app = open_app(mixed_file).at(model="m1", last="all", order="slowest", page="2")
+    links = {item.proto.label: item.proto.query_string for item in app.page.get("page_link")}
+    assert [label for label in links if label != "All of health"] == [
+        "Overview", "Conversations", "Turn", "Slots and memory", "What if", "Compare", "Cost", "SQL", "Health",
+    ]  # fmt: skip
+    assert links["Cost"] == "last=all&model=m1"
+
+
+# -- slots and memory -------------------------------------------------------------------------------------------------------
+
+
+def test_slots(open_app: Callable, agents_file: Path) -> None:
+    app = open_app(agents_file).at("slots")
+    texts = app.texts()
+    assert texts[0] == "test/r0: 4 slots, 100,000 KV tokens"
+    assert any("1 eviction for slots, 2,400 tokens lost" in text for text in texts)
+    assert headers(app) == [
+        "How full they were",
+        "Evicted while memory was free",
+        "How long it had lived",
+        "Who took whose place",
+        "How much may come between",
+    ]
+    occupancy, while_free, *_ = app.charts()
+    assert {trace["name"] for trace in occupancy["data"]} >= {"there is", "taken, by the engine", "evictions for slots"}
+    assert while_free["data"][0]["name"] == "while most of the memory was free"
+    assert while_free["data"][0]["x"] == [1]
+    assert app.table(0)[0]["evictor_conversation"] == "agent-b"
+    assert app.table(0)[0]["victim_conversation"] == "agent-a"
+
+
+def test_what_passes_between_is_chosen(open_app: Callable, agents_file: Path) -> None:
+    app = open_app(agents_file).at("slots")
+    app.page.selectbox("axis").select("turns")
+    app.again()
+    assert app.page.query_params == {"axis": "turns"}
+    assert app.charts()[-1]["layout"]["xaxis"]["title"]["text"] == "passed in between, from so many other turns on"
+
+
+def test_gauges_alone(open_app: Callable, tmp_path: Path) -> None:
+    """A store without turns still says which slots there are; without anything it says what to do."""
+    app = open_app(scenes.file_store(tmp_path / "empty.duckdb", [])).at("slots")
+    assert [item.value for item in app.page.info] == ["Nothing is known of any engine's slots or memory here."]
+
+
+# -- what if, compare, cost, health -----------------------------------------------------------------------------------------
+
+
+def test_whatif(open_app: Callable, agents_file: Path) -> None:
+    app = open_app(agents_file).at("whatif")
+    assert "test/r0, 7 turns" in app.texts()
+    (chart,) = app.charts()
+    assert [trace["name"] for trace in chart["data"]] == ["lru_leaf", "greedy_dual_size"]
+    assert any(text.startswith("Reuse stops growing at ") for text in app.texts())
+    narrowed = open_app(agents_file).at("whatif", conversation="agent-a")
+    assert {row["seen_tokens"] for row in narrowed.table(0)} == {8_992}  # 4,000 and 4,992
+
+
+def test_many_turns_are_replayed_when_it_is_asked_for(
+    open_app: Callable, agents_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("turnlens.queries.whatif.remedies.AT_ONCE", 3)
+    app = open_app(agents_file).at("whatif")
+    assert [item.value for item in app.page.info] == ["7 turns: replaying them takes a minute or more."]
+    assert app.charts() == []
+    app.page.button("replay").click()
+    assert len(app.again().charts()) == 1
+
+
+def test_compare_two_runs(open_app: Callable, mixed_file: Path) -> None:
+    app = open_app(mixed_file).at("compare")
+    assert app.page.selectbox("by").value == "run"
+    assert (app.page.selectbox("side-a").value, app.page.selectbox("side-b").value) == ("r1", "r2")
+    assert app.figures() == {"A [turns]": "1", "B [turns]": "1"}
+    rows = {row["figure"]: row for row in app.table(0)}
+    assert (rows["prompt_tokens"]["a"], rows["prompt_tokens"]["b"]) == (1_600, 3_200)
+    app.page.selectbox("side-b").select("r1")
+    same = app.again()
+    assert same.page.query_params == {"b": "r1"}
+    assert [item.value for item in same.page.info] == ["A and B are the same: choose another one."]
+
+
+def test_compare_two_halves(open_app: Callable, agents_file: Path) -> None:
+    app = open_app(agents_file).at("compare")
+    assert app.page.selectbox("by").value == "half"
+    rows = {row["figure"]: row for row in app.table(0)}
+    assert (rows["prompt_tokens"]["a"], rows["prompt_tokens"]["b"]) == (13_600, 8_400)
+    none = open_app(agents_file).at("compare", by="run")
+    assert [item.value for item in none.page.info] == ["No two runs are here to be compared."]
+
+
+def test_cost(open_app: Callable, agents_file: Path) -> None:
+    app = open_app(agents_file).at("cost")
+    assert headers(app)[:2] == ["How fast engines compute and restore", "What a snapshot costs"]
+    (row,) = app.table(0)
+    # 5,000 tokens a second in the scene, and 0.1 s at none.
+    assert row["prefill_tokens_per_second"] == pytest.approx(5_000)
+    assert row["restore_tokens_per_second"] is None
+
+
+def test_health(open_app: Callable, agents_file: Path) -> None:
+    app = open_app(agents_file).at("health")
+    assert app.figures() == {"bad": "0", "warn": "0", "ok": str(len(app.table(0)))}
+    figures = {row["topic"]: row["figure"] for row in app.table(0)}
+    assert figures["complete_turns"] == "6 of 7 turns"
+    assert figures["incomplete_turns"].startswith("positions_unobserved: 1 of 7 turns (14.3 %), 1 of them left by their client")
+
+
+# -- SQL --------------------------------------------------------------------------------------------------------------------
+
+
+def test_sql(open_app: Callable, agents_file: Path) -> None:
+    app = open_app(agents_file).at("sql", sql="select verdict, count(*) as turns from turns group by all order by all")
+    assert app.table(0) == [
+        {"verdict": "cold", "turns": 2},
+        {"verdict": "hit", "turns": 3},
+        {"verdict": "incomplete", "turns": 1},
+        {"verdict": "recomputed", "turns": 1},
+    ]
+    assert [item.value for item in app.page.caption if "row" in item.value] == ["4 rows."]
+    (chart,) = app.charts()
+    assert (chart["data"][0]["x"], chart["data"][0]["y"]) == (["cold", "hit", "incomplete", "recomputed"], [2, 3, 1, 1])
+    app.page.selectbox("example").select("What was recomputed, by its main cause")
+    again = app.again()
+    assert again.page.query_params["sql"].startswith("select main_cause, count(*) as turns")
+    assert again.table(0)[0]["main_cause"] == "evicted.slots"
+
+
+def test_every_example_is_answered(open_app: Callable, agents_file: Path) -> None:
+    app = open_app(agents_file).at("sql")
+    for example in app.page.selectbox("example").options:
+        app.page.selectbox("example").select(example)
+        app.again()
+        assert not app.page.error, example
+
+
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        ("select * from nobody", "nobody"),
+        ("drop table spans", "only"),
+        ("selec", "selec"),
+        ("select 1; select 2", "one statement"),
+        ("from read_csv('/etc/passwd')", "read_csv is refused"),
+    ],
+)
+def test_sql_that_is_refused(open_app: Callable, agents_file: Path, sql: str, said: str) -> None:
+    app = open_app(agents_file).at("sql", sql=sql)
+    assert [item.value for item in app.page.error] == ["This was not answered."]
+    assert said.lower() in " ".join(app.texts()).lower()
+
+
+@pytest.mark.parametrize(
+    ("sql", "row"),
+    [
+        ("select [1, 2] as a, {'b': 1} as c, null as d", {"a": "[1, 2]", "c": "{'b': 1}", "d": None}),
+        ("select 1 as a, 2 as a", {"a": 1, "a_1": 2}),
+        ("from turns where false", None),
+    ],
+)
+def test_results_of_any_shape(open_app: Callable, agents_file: Path, sql: str, row: dict | None) -> None:
+    app = open_app(agents_file).at("sql", sql=sql)
+    assert not app.page.error
+    assert app.table(0) == ([] if row is None else [row])
+
+
+def test_what_can_be_asked(open_app: Callable, agents_file: Path) -> None:
+    app = open_app(agents_file).at("sql", object="retention_curve")
+    assert "from retention_curve(the_engine, the_run, since, until, axis)" in [item.value for item in app.page.code]
+    assert {"passed_from", "reuse_ratio"} <= {row["name"] for row in app.table(-1)}
+
+
+# -- stores that hold next to nothing ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", OVER_TURNS)
+def test_an_empty_store(open_app: Callable, tmp_path: Path, page: str) -> None:
+    app = open_app(scenes.file_store(tmp_path / "empty.duckdb", [])).at(page)
+    assert [item.value for item in app.page.info]
+    assert app.charts() == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_only_broken_turns(open_app: Callable, tmp_path: Path, page: str) -> None:
+    app = open_app(scenes.file_store(tmp_path / "broken.duckdb", scenes.only_broken())).at(page)
+    assert not [item.value for item in app.page.error if "did not answer" in item.value]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_filter_that_nothing_matches(open_app: Callable, agents_file: Path, page: str) -> None:
+    app = open_app(agents_file).at(page, engine="nobody", run="none", since="2030-01-01T00:00:00Z")
+    assert not [item.value for item in app.page.error if "did not answer" in item.value]
