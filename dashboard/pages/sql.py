@@ -64,7 +64,7 @@ def _result(found: pa.Table) -> None:
     more = f"; shown are the first {SHOWN:,}, the files have all" if found.num_rows > SHOWN else ""
     st.caption(f"{counted(found.num_rows, 'row')}{more}.")
     st.dataframe(columns.plain(shown), hide_index=True, key="result", placeholder="")  # pyright: ignore[reportUnknownMemberType]
-    with st.container(horizontal=True):
+    with st.container(horizontal=True, key="saved"):
         # Made when they are asked for.
         st.download_button(
             "CSV",

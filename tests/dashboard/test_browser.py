@@ -5,8 +5,14 @@ from pathlib import Path
 
 import chromium
 import dashboard_scenes as scenes
+import duckdb
 import pytest
 from chromium import DESKTOP, NARROW, Tab, dashboard, tab
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.trace.export import SpanExportResult
+
+from turnlens.collectors.server import Collector
+from turnlens.collectors.settings import Settings
 
 pytestmark = [
     pytest.mark.browser,
@@ -16,6 +22,7 @@ pytestmark = [
     ),
     # Playwright's own event loop is closed by the interpreter, after the test.
 ]
+NAVIGATION = ["Overview", "Conversations", "Turn", "Slots and memory", "What if", "Compare", "Cost", "SQL", "Health"]
 PICTURES = Path(__file__).parents[2] / "test-results" / "dashboard"
 
 
@@ -29,37 +36,44 @@ def test_the_first_address_that_a_new_server_is_asked_for_may_be_a_turn(agents_f
     with dashboard(agents_file) as root, tab(root) as there:
         there.open("/turn?turn=a-2")
         assert there.texts()[0] == "a-2"
-        navigation = there.page.locator('[data-testid="stSidebarNavLink"]').all_inner_texts()
-        assert [text.split("\n")[-1] for text in navigation] == ["Turns and conversations", "Turn"]
+        links = there.page.locator('[data-testid="stSidebar"] [data-testid="stPageLink"]').all_inner_texts()
+        assert [text.split("\n")[-1] for text in links] == NAVIGATION
         there.assert_sound()
 
 
-def test_from_the_list_to_a_turn_and_on_to_the_turn_that_evicted_it(server: str) -> None:
+def test_from_the_overview_to_a_turn_and_on_to_the_turn_that_evicted_it(server: str) -> None:
+    """What an operator does who has two minutes: which cause costs the most, one of its turns, its evidence, the other side."""
     with tab(server) as there:
         there.open("/")
         there.page.get_by_text("22,000 prompt tokens of 6 complete turns").wait_for()
-        there.click_cell(table=0, row=3)
-        assert there.page.url == f"{server}/turn?turn=a-2"
+        there.page.locator(".st-key-lost .barlayer .point").nth(1).click(force=True)
+        there.page.get_by_text("Only main cause evicted.slots").wait_for()
+        there.settled()
+        assert there.page.url == f"{server}/conversations?cause=evicted.slots"
+        there.click_cell(table=1, row=0)
+        assert there.page.url == f"{server}/turn?cause=evicted.slots&turn=a-2"
         assert there.texts()[0] == "a-2"
         there.page.get_by_text("to make room for turn b-2 of agent-b.").first.wait_for()
-        there.page.get_by_role("link", name="Open").first.click()
+        there.page.get_by_text("The life of what it asked for").wait_for()
+        assert any(text.startswith("Trace ") for text in there.texts())
+        there.page.locator('[data-testid="stMain"]').get_by_role("link", name="Open").first.click()
         there.page.get_by_text("Was evicted, so that this turn had room").wait_for()
         there.settled()
-        assert there.page.url == f"{server}/turn?turn=b-2"
+        assert there.page.url == f"{server}/turn?cause=evicted.slots&turn=b-2"
         assert there.texts()[0] == "b-2"
         there.page.go_back()
         there.page.get_by_text("Evicted this prompt, needing its room").wait_for()
-        assert there.page.url == f"{server}/turn?turn=a-2"
+        assert there.page.url == f"{server}/turn?cause=evicted.slots&turn=a-2"
         there.page.get_by_role("link", name="Its conversation, turn by turn").click()
         there.page.get_by_text("Only conversation agent-a").wait_for()
-        assert there.page.url == f"{server}/?conversation=agent-a"
+        assert there.page.url == f"{server}/conversations?conversation=agent-a"
         there.assert_sound()
 
 
 def test_a_conversation_is_chosen_in_the_list_and_a_turn_in_its_chart(server: str) -> None:
     with tab(server) as there:
-        there.open("/").click_cell(table=1, row=2)
-        assert there.page.url == f"{server}/?conversation=agent-a"
+        there.open("/conversations").click_cell(table=0, row=2)
+        assert there.page.url == f"{server}/conversations?conversation=agent-a"
         bars = there.page.locator(".st-key-strip .barlayer .trace").first.locator(".point")
         bars.nth(2).click(force=True)
         there.page.get_by_text("Why", exact=True).wait_for()
@@ -68,15 +82,25 @@ def test_a_conversation_is_chosen_in_the_list_and_a_turn_in_its_chart(server: st
         there.assert_sound()
 
 
+def test_a_turn_is_chosen_among_small_charts(server: str) -> None:
+    with tab(server) as there:
+        there.open("/conversations?order=longest")
+        there.page.locator(".st-key-beside .barlayer .trace").first.locator(".point").nth(2).click(force=True)
+        there.page.get_by_text("Why", exact=True).wait_for()
+        there.settled()
+        assert there.texts()[0] == "a-3"
+        there.assert_sound()
+
+
 def test_filters_stand_in_the_address_and_going_back_brings_them_back(server: str) -> None:
     with tab(server) as there:
-        there.open("/")
+        there.open("/conversations")
         there.page.get_by_label("Main cause").click()
         there.page.get_by_role("option", name="evicted.slots").click()
         there.page.get_by_text("Only main cause evicted.slots").wait_for()
         there.settled()
-        assert there.page.url == f"{server}/?cause=evicted.slots"
-        there.click_cell(table=0, row=0)
+        assert there.page.url == f"{server}/conversations?cause=evicted.slots"
+        there.click_cell(table=1, row=0)
         assert there.page.url == f"{server}/turn?cause=evicted.slots&turn=a-2"
         there.page.go_back()
         there.page.get_by_text("Only main cause evicted.slots").wait_for()
@@ -86,8 +110,76 @@ def test_filters_stand_in_the_address_and_going_back_brings_them_back(server: st
         there.settled()
         there.page.get_by_role("button", name="Show all").click()
         there.page.get_by_text("7 turns, the latest first").wait_for()
-        assert there.page.url.rstrip("?") == f"{server}/"
+        assert there.page.url.rstrip("?") == f"{server}/conversations"
         there.assert_sound()
+
+
+def test_filters_go_along_and_a_bookmark_brings_them(server: str) -> None:
+    with tab(server) as there:
+        there.open("/?conversation=agent-a&last=all")
+        for name in ("What if", "Conversations"):
+            there.page.locator('[data-testid="stSidebar"]').get_by_role("link", name=name).click()
+            there.page.get_by_role("heading", name=name).first.wait_for()
+            there.page.get_by_text("Only conversation agent-a").wait_for()
+            there.settled()
+        assert there.page.url == f"{server}/conversations?last=all&conversation=agent-a"
+        there.page.reload()
+        there.page.get_by_text("Only conversation agent-a").wait_for()
+        there.settled().assert_sound()
+
+
+def test_times_are_those_of_who_looks(server: str) -> None:
+    """14:13:26 UTC is 23:13:26 in Tokyo; the text to be copied stays in UTC, and so does the address."""
+    with tab(server, zone="Asia/Tokyo") as there:
+        there.open("/turn?turn=a-2")
+        assert there.texts()[1].startswith("2026-09-21 23:13:26 · conversation agent-a")
+        assert any("It was evicted at 23:13:2" in text for text in there.texts())
+        there.page.get_by_text("The explanation as text").click()
+        there.page.get_by_text("2026-09-21 14:13:26 UTC").wait_for()
+        there.open("/?since=2026-09-21T14:13:20Z")
+        there.page.get_by_text("Only from 2026-09-21 23:13:20").wait_for()
+        assert there.page.locator('[data-testid="stSidebar"]').get_by_text("Asia/Tokyo").count() == 1
+        there.assert_sound()
+
+
+def test_sql_is_written_and_its_result_saved(server: str) -> None:
+    with tab(server) as there:
+        there.open("/sql")
+        box = there.page.get_by_role("textbox", name="Read-only SQL of DuckDB")
+        box.fill("select turn_id, prompt_tokens from turns order by prompt_tokens desc limit 3")
+        box.press("Control+Enter")
+        there.page.get_by_text("3 rows.").wait_for()
+        there.settled()
+        for form, name in (("CSV", "turnlens-result.csv"), ("Parquet", "turnlens-result.parquet")):
+            with there.page.expect_download() as saved:
+                there.page.locator(".st-key-saved").get_by_role("button", name=form).click()
+            assert saved.value.suggested_filename == name
+            rows = duckdb.sql(f"from read_{form.lower()}('{saved.value.path()}')")
+            assert rows.fetchall() == [("a-3", 5_400), ("a-2", 5_000), ("a-1", 4_000)]
+        there.page.get_by_text("As a chart").click()
+        there.page.locator(".st-key-result-chart .barlayer .point").nth(2).wait_for()
+        there.settled().assert_sound()
+
+
+def test_live_shows_what_comes_and_keeps_the_place(tmp_path: Path) -> None:
+    file = scenes.file_store(tmp_path / "store.duckdb", scenes.agents())
+    story = scenes.Story()
+    story.now = 60
+    story.turn("z-1", "agent-z", 3_000)
+    with Collector(Settings(store=file, http_port=0, grpc_port=0)) as collector:
+        url = collector.http_url
+        with dashboard(url) as root, tab(root) as there:
+            there.open("/?live=True&last=all")
+            there.page.get_by_text("22,000 prompt tokens of 6 complete turns").wait_for()
+            there.page.get_by_role("heading", name="What to do").scroll_into_view_if_needed()
+            place = there.page.evaluate("document.querySelector('[data-testid=stMain]').scrollTop")
+            assert place > 100
+            exporter = OTLPSpanExporter(endpoint=f"{url}/v1/traces")
+            assert exporter.export(story.spans()) is SpanExportResult.SUCCESS
+            there.page.get_by_text("25,000 prompt tokens of 7 complete turns").wait_for(state="attached", timeout=30_000)
+            there.settled()
+            assert abs(there.page.evaluate("document.querySelector('[data-testid=stMain]').scrollTop") - place) < 60
+            there.assert_sound()
 
 
 def test_a_turn_is_found_by_its_id(server: str) -> None:
@@ -104,7 +196,7 @@ def test_a_turn_is_found_by_its_id(server: str) -> None:
         there.assert_sound()
 
 
-@pytest.mark.parametrize("button", range(2))
+@pytest.mark.parametrize("button", range(3))
 def test_a_chart_s_rows_are_saved_as_csv(server: str, button: int) -> None:
     with tab(server) as there:
         there.open("/turn?turn=a-2")
@@ -113,6 +205,7 @@ def test_a_chart_s_rows_are_saved_as_csv(server: str, button: int) -> None:
         lines = Path(saved.value.path()).read_text().splitlines()
         expected = [
             ("turnlens-prompt.csv", "1600,2400,restored,evicted.slots,observed,a-1,b-2,"),
+            ("turnlens-life.csv", "1600,2400,restored,evicted.slots,"),
             ("turnlens-waterfall.csv", "snapshot.restore,0.1,0.2,1,800,verified,,host,"),
         ]
         name, row = expected[button]
@@ -124,9 +217,16 @@ def test_a_chart_s_rows_are_saved_as_csv(server: str, button: int) -> None:
 @pytest.mark.parametrize("size", [DESKTOP, NARROW], ids=["desktop", "narrow"])
 def test_every_page_fits_and_shows_something_light_and_dark(server: str, size: tuple[int, int]) -> None:
     addresses = {
-        "list": "/",
-        "conversation": "/?conversation=agent-a",
-        "no-match": "/?conversation=nobody",
+        "overview": "/",
+        "conversations": "/conversations",
+        "conversation": "/conversations?conversation=agent-a",
+        "no-match": "/conversations?conversation=nobody",
+        "slots": "/slots",
+        "whatif": "/whatif",
+        "compare": "/compare",
+        "cost": "/cost",
+        "sql": "/sql",
+        "health": "/health",
         "turn": "/turn?turn=a-2",
         "incomplete": "/turn?turn=c-1",
         "unknown": "/turn?turn=x",
@@ -147,9 +247,13 @@ def test_every_page_fits_and_shows_something_light_and_dark(server: str, size: t
 def test_hostile_text_stays_text(hostile_file: Path, size: tuple[int, int]) -> None:
     image, bold = scenes.HOSTILE[1], scenes.HOSTILE[0]
     with dashboard(hostile_file) as root, tab(root, size) as there:
-        there.open("/")
+        for page in ("", "slots", "whatif", "compare", "cost", "sql", "health"):
+            there.open(f"/{page}")
+            _assert_harmless(there)
+            there.picture(PICTURES / f"hostile-{page or 'overview'}-{size[0]}.png")
+        there.open("/conversations")
         _assert_harmless(there)
-        there.click_cell(table=1, row=6)
+        there.click_cell(table=0, row=6)
         there.page.get_by_text(f"Only conversation {bold}").wait_for()
         there.page.locator(".st-key-strip .barlayer .trace").first.locator(".point").nth(1).hover(force=True)
         hover = there.page.locator(".hoverlayer .hovertext").first

@@ -29,7 +29,7 @@ FLAGS = [
     "--disable-sync",
 ]
 DESKTOP, NARROW = (1440, 900), (400, 800)
-# Asked for below /turn/ or another page, Streamlit's frontend tries there for its server before it tries at the root: two answers of 404.
+# Asked for below a page, Streamlit's frontend tries there for its server before it tries at the root: two answers of 404.
 KNOWN_NOISE = re.compile(r"/\w+/_stcore/(health|host-config)$")
 READY_SECONDS = 60
 
@@ -134,8 +134,8 @@ class Tab:
 
 
 @contextmanager
-def tab(root: str, size: tuple[int, int] = DESKTOP) -> Generator[Tab]:
-    """A new browser with one tab."""
+def tab(root: str, size: tuple[int, int] = DESKTOP, zone: str = "UTC") -> Generator[Tab]:
+    """A new browser with one tab, of somebody who lives in a time zone."""
     with sync_playwright() as playwright, tempfile.TemporaryDirectory() as profile:
         context = playwright.chromium.launch_persistent_context(
             profile,
@@ -144,6 +144,7 @@ def tab(root: str, size: tuple[int, int] = DESKTOP) -> Generator[Tab]:
             args=FLAGS,
             viewport={"width": size[0], "height": size[1]},
             color_scheme="light",
+            timezone_id=zone,
         )
         try:
             yield Tab(context.pages[0] if context.pages else context.new_page(), root)
