@@ -134,13 +134,15 @@ def _box(name: str, label: str, values: list[str], *, hidden: bool, void: bool) 
 
 def _times(store: Store, first_ns: int | None, last_ns: int | None) -> tuple[int | None, int | None]:
     """From when to when, as the address says: ``last``, or ``since`` and ``until`` in UTC. A length of time ends now where a
-    collector runs, else with the last turn. Where the address says nothing, it is the longest that answers quickly."""
-    now_ns = time.time_ns() if isinstance(store, ServerStore) else last_ns
+    collector runs, else with the last turn. Where the address says nothing, it is the longest up to the last turn that answers
+    quickly."""
     last = address.read("last")
     between = address.read("since") is not None or address.read("until") is not None
-    automatic = _automatic(store, now_ns)
-    chosen = last if last in (*_TIMES, _EVER) else automatic
-    shown = _BETWEEN if between else last if last in (*_TIMES, _EVER) else _AUTO
+    automatic = _automatic(store, last_ns)
+    named = last in (*_TIMES, _EVER)
+    chosen = last if named else automatic
+    now_ns = time.time_ns() if named and isinstance(store, ServerStore) else last_ns
+    shown = _BETWEEN if between else last if named else _AUTO
     st.session_state["filter-time"] = shown
     options: list[str] = [_AUTO, _EVER, *_TIMES, _BETWEEN]
     st.selectbox(
@@ -149,8 +151,12 @@ def _times(store: Store, first_ns: int | None, last_ns: int | None) -> tuple[int
         key="filter-time",
         format_func=lambda name: f"automatic: {_in_words(automatic)}" if name == _AUTO else _in_words(name),
         on_change=_time_changed(first_ns, last_ns),
-        help="Automatic is the longest with at most 100,000 turns. "
-        + ("" if isinstance(store, ServerStore) else "No collector has this store open: times end with its last turn."),
+        help=f"Automatic is the longest with at most {_QUICK_TURNS:,} turns, up to the last one."
+        + (
+            ""
+            if isinstance(store, ServerStore)
+            else " No collector has this store open: all lengths of time end with its last turn."
+        ),
     )
     if between:
         with st.container(gap="small"):
@@ -166,10 +172,10 @@ def _times(store: Store, first_ns: int | None, last_ns: int | None) -> tuple[int
     return over.since_ns, over.until_ns
 
 
-def _automatic(store: Store, now_ns: int | None) -> str:
-    if now_ns is None:
+def _automatic(store: Store, last_ns: int | None) -> str:
+    if last_ns is None:
         return _EVER
-    lengths = frames.rows(store, "time_choices", as_of=now_ns)
+    lengths = frames.rows(store, "time_choices")
     quick = [str(row["length"]) for row in lengths if row["turns"] <= _QUICK_TURNS]
     return quick[-1] if quick else str(lengths[0]["length"])
 

@@ -7,10 +7,8 @@ Everything that comes from a store is escaped. Plotly escapes what its scripts h
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from html import escape
+from importlib import import_module
 from typing import Any
-
-import plotly.io
-from plotly.offline import get_plotlyjs
 
 from turnlens.dashboard import histories, occupancies, report_text, wording
 from turnlens.dashboard.charts import overview, parts, slots, turns
@@ -20,6 +18,9 @@ from turnlens.queries.ranges import Range
 from turnlens.queries.reporting import Advice
 from turnlens.queries.store import Store
 
+# Plotly describes no types for these.
+_io: Any = import_module("plotly.io")
+_offline: Any = import_module("plotly.offline")
 _STEPS, _CAUSES, _CONVERSATIONS, _STARTS = 60, 12, 12, 4
 _STYLE = """
 :root { color-scheme: light dark; }
@@ -67,7 +68,7 @@ def html_report(store: Store, over: Range) -> str:
 def _page(title: str, sections: Sequence[str]) -> str:
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-        f"<title>{escape(title)}</title><style>{_STYLE}</style><script>{get_plotlyjs()}</script></head>"
+        f"<title>{escape(title)}</title><style>{_STYLE}</style><script>{_offline.get_plotlyjs()}</script></head>"
         f"<body>{''.join(sections)}</body></html>\n"
     )
 
@@ -83,7 +84,7 @@ def _chart(title: str, figure: Figure) -> str:
     grid = {"gridcolor": "rgba(128,128,128,0.25)", "zerolinecolor": "rgba(128,128,128,0.4)"}
     axes = {name: {**grid, **value} for name, value in figure["layout"].items() if name.startswith(("xaxis", "yaxis"))}
     layout = {**figure["layout"], **clear, **axes}
-    drawn: str = plotly.io.to_html(
+    drawn: str = _io.to_html(
         {"data": figure["data"], "layout": layout},
         config={**parts.CONFIG, "responsive": True},
         include_plotlyjs=False,

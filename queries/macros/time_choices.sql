@@ -1,14 +1,14 @@
--- The lengths of time that the dashboard offers, each with how many turns arrived in it up to ``as_of`` (null: up to the last turn).
+-- The lengths of time that the dashboard offers, each with how many turns arrived in it up to the last one.
 --
--- Example: from time_choices(null)
+-- Example: from time_choices()
 --
 -- columns
 --   length VARCHAR -- 15m, 1h, 6h, 24h, 7d or all
 --   turns BIGINT -- turns that arrived in it
 --   place INTEGER -- from the shortest on, from 1
-create or replace macro time_choices(as_of) as table
+create or replace macro time_choices() as table
 with t as (
-  select coalesce(as_of, (select max(start_ns) from _turn_facts)) - start_ns as ago_ns from _turn_facts
+  select (select max(start_ns) from _turn_facts) - start_ns as ago_ns from _turn_facts
 ),
 counts as (
   select
