@@ -14,7 +14,6 @@ from turnlens.queries.store import Store
 from turnlens.queries.words import counted
 
 SHOWN = 1_000
-_START = "from turns order by started_at desc limit 100"
 
 
 def page() -> None:
@@ -40,7 +39,7 @@ def _ask(store: Store) -> None:
         placeholder="choose one",
         on_change=lambda: address.write(sql=examples.get(st.session_state["example"])),
     )
-    now = address.read("sql") or _START
+    now = address.read("sql") or next(iter(examples.values()))
     st.text_area(
         "Read-only SQL of DuckDB",
         key="sql",

@@ -40,7 +40,7 @@ def page() -> None:
         frame.whose(store)
         if asked is None:
             st.info("Name a turn above, or choose one from the list.", icon=":material/info:")
-            pieces.link_to_list("Turns and conversations", ":material/stacked_bar_chart:")
+            pieces.link_to_list("Conversations and turns", ":material/stacked_bar_chart:")
             return
         try:
             explained = explain(store, asked)

@@ -1,12 +1,15 @@
 """The pages besides conversations and turns: what they show of a store that a person can add up; their filters; stores that hold
 next to nothing."""
 
+import ast
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import dashboard_scenes as scenes
 import pytest
 
+DASHBOARD = Path(__file__).parents[2] / "dashboard"
 PAGES = ["overview", "conversations", "turn", "slots", "whatif", "compare", "cost", "sql", "health"]
 OVER_TURNS = [page for page in PAGES if page not in ("turn", "sql")]
 
@@ -17,6 +20,24 @@ def traces(chart) -> dict[str, dict]:
 
 def headers(app) -> list[str]:
     return [item.value for item in app.page.subheader]
+
+
+@pytest.mark.parametrize("file", sorted((DASHBOARD / "pages").glob("*.py")), ids=lambda file: file.stem)
+def test_pages_hold_no_sql_and_no_arithmetic(file: Path) -> None:
+    """Numbers are the macros': a page may only count and slice what it shows."""
+    tree = ast.parse(file.read_text())
+    texts = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    assert [text for text in texts if re.search(r"\bselect\b.*\bfrom\b|^from \w+\(", text)] == []
+    found = [ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.BinOp | ast.AugAssign) and _is_sum(node)]
+    assert found == []
+
+
+def _is_sum(node: ast.BinOp | ast.AugAssign) -> bool:
+    """Not of sets and dictionaries, nor a difference between two counts of rows."""
+    if isinstance(node.op, ast.BitOr | ast.BitAnd):
+        return False
+    names = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
+    return not (isinstance(node.op, ast.Sub) and "len" in names)
 
 
 # -- overview ---------------------------------------------------------------------------------------------------------------
