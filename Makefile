@@ -32,9 +32,9 @@ vllm: .venv-vllm/installed .venv/developing
 	$(VLLM)/python -m pytest tests/vllm
 	TURNLENS_VLLM=$(abspath $(VLLM)) $(BIN)/pytest tests/vllm_serve
 
-# SPANS="2e6 20e6 60e6" also shows how answers grow: 60 million take 20 GB and some time to make.
+# Generated stores stay in .cache/stores (9 GB). SPANS="2e6 20e6 60e6" also shows how answers grow: 60 million take 20 GB and some time to make.
 bench: .venv/developing
-	$(BIN)/python -m benchmarks $(SPANS)
+	TURNLENS_BENCH_STORES=$${TURNLENS_BENCH_STORES:-.cache/stores} $(BIN)/python -m benchmarks $(SPANS)
 
 .venv/pip:
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Turnlens needs Python 3.11 or later; set PYTHON=")'

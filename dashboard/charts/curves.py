@@ -100,7 +100,7 @@ def differences(rows: Sequence[Row], unit: str) -> Figure:
     drawn = sheet(height=110 + 26 * len(names))
     drawn |= {
         "xaxis": axis("B - A [points]" if unit == "ratio" else "B - A [s]", zeroline=True, zerolinewidth=2),
-        "yaxis": axis(None, categoryorder="array", categoryarray=names[::-1]),
+        "yaxis": axis("figure", categoryorder="array", categoryarray=names[::-1]),
     }
     return {"data": traces, "layout": drawn}
 
@@ -146,7 +146,7 @@ def rates(rows: Sequence[Row]) -> Figure:
     drawn = sheet(height=120 + 40 * len(starts))
     drawn |= {
         "xaxis": axis("tokens per second", type="log", dtick="D2", tickformat="~s"),
-        "yaxis": axis(None, categoryorder="array", categoryarray=starts[::-1]),
+        "yaxis": axis("engine start", categoryorder="array", categoryarray=starts[::-1]),
     }
     return {"data": traces, "layout": drawn}
 
@@ -190,7 +190,7 @@ def costs(rows: Sequence[Row]) -> Figure:
     drawn = sheet(height=100 + 30 * len(lanes), showlegend=False)
     drawn |= {
         "xaxis": axis("time to the first token, each [ms]", zeroline=True),
-        "yaxis": axis(None, categoryorder="array", categoryarray=lanes[::-1]),
+        "yaxis": axis("fit", categoryorder="array", categoryarray=lanes[::-1]),
     }
     return {"data": [trace], "layout": drawn}
 

@@ -3,7 +3,20 @@
 from collections.abc import Sequence
 
 from turnlens.dashboard import wording
-from turnlens.dashboard.charts.parts import COLOURS, EDGE, NEUTRAL, Figure, Row, axis, hover, hovering, moment, plain, sheet
+from turnlens.dashboard.charts.parts import (
+    COLOURS,
+    EDGE,
+    NEUTRAL,
+    Figure,
+    Row,
+    axis,
+    hover,
+    hovering,
+    moment,
+    plain,
+    sheet,
+    time_title,
+)
 
 _MARKS = {
     "left there": ("provided_ns", "triangle-right", COLOURS["hit"]),
@@ -45,7 +58,7 @@ def life(spans: Sequence[Row]) -> Figure:
             )
     drawn = sheet(height=110 + 30 * len(set(lanes)))
     drawn |= {
-        "xaxis": axis(None, type="date"),
+        "xaxis": axis(time_title(), type="date"),
         "yaxis": axis("tokens", categoryorder="array", categoryarray=lanes[::-1]),
     }
     return {"data": traces, "layout": drawn}

@@ -17,6 +17,7 @@ from turnlens.dashboard.charts.parts import (
     moment,
     plain,
     sheet,
+    time_title,
 )
 from turnlens.queries.words import counted
 
@@ -45,7 +46,7 @@ def over_time(intervals: Sequence[Row]) -> Figure:
         traces.append(_line(f"first token, {name}", at, seconds, "y3", NEUTRAL, hovers, dash))
     drawn = sheet(height=460, barmode="stack", bargap=0)
     drawn |= {
-        "xaxis": axis(None, type="date", anchor="y"),
+        "xaxis": axis(time_title(), type="date", anchor="y"),
         "yaxis": axis("prompt [tokens]", domain=[0, 0.5], tickformat=".3~s", rangemode="tozero"),
         "yaxis2": axis("reuse [%]", domain=[0.56, 0.74], range=[-4, 104], nticks=3),
         "yaxis3": axis("first token [s]", domain=[0.8, 1], rangemode="tozero", nticks=4),
@@ -122,7 +123,7 @@ def first_tokens(verdicts: Sequence[Row]) -> Figure:
     drawn = sheet(height=80 + 44 * len(names), showlegend=False)
     drawn |= {
         "xaxis": axis("first token [s]", type="log", dtick="D2", tickformat="~g"),
-        "yaxis": axis(None, categoryorder="array", categoryarray=[plain(name) for name in names[::-1]]),
+        "yaxis": axis("verdict", categoryorder="array", categoryarray=[plain(name) for name in names[::-1]]),
     }
     return {"data": traces, "layout": drawn}
 
@@ -168,6 +169,6 @@ def lost(causes: Sequence[Row], most: int) -> Figure:
     drawn = sheet(height=80 + 34 * len(known), showlegend=False)
     drawn |= {
         "xaxis": axis("lost time to the first token [s]", tickformat=",~r", rangemode="tozero"),
-        "yaxis": axis(None, categoryorder="array", categoryarray=names[::-1]),
+        "yaxis": axis("cause", categoryorder="array", categoryarray=names[::-1]),
     }
     return {"data": [bars], "layout": drawn}

@@ -51,6 +51,11 @@ def moment(ns: int) -> str:
     return f"{datetime.fromtimestamp(ns / 1e9, wording.zone()):%Y-%m-%d %H:%M:%S.%f}"
 
 
+def time_title() -> str:
+    """What stands under an axis of wall times."""
+    return f"time [{wording.zone()}]"
+
+
 def bar(source: str, x: Sequence[Any], y: Sequence[Any], hovers: Sequence[str], asks: Sequence[str] = ()) -> Row:
     """Stacked bars of one source."""
     marker: Row = {"color": COLOURS[source], "line": {"color": EDGE, "width": 1}}

@@ -4,7 +4,20 @@ from collections.abc import Sequence
 from typing import Any
 
 from turnlens.dashboard import wording
-from turnlens.dashboard.charts.parts import COLOURS, EDGE, NEUTRAL, Figure, Row, axis, hover, hovering, moment, plain, sheet
+from turnlens.dashboard.charts.parts import (
+    COLOURS,
+    EDGE,
+    NEUTRAL,
+    Figure,
+    Row,
+    axis,
+    hover,
+    hovering,
+    moment,
+    plain,
+    sheet,
+    time_title,
+)
 from turnlens.queries.words import counted
 
 # Which was short: the tints behind the chart of occupancy. Evictions wear the strong colour of their reason.
@@ -26,7 +39,7 @@ def occupancy(intervals: Sequence[Row]) -> Figure:
     tokens = [0.66, 1] if slots else [0.4, 1]
     drawn = sheet(height=520 if slots else 380, barmode="stack", bargap=0, shapes=_tints(intervals))
     drawn |= {
-        "xaxis": axis(None, type="date", anchor="y"),
+        "xaxis": axis(time_title(), type="date", anchor="y"),
         "yaxis": axis("evictions", domain=[0, 0.2 if slots else 0.3], tickformat=",d", rangemode="tozero", nticks=4),
         "yaxis3": axis("KV tokens taken", domain=tokens, tickformat=".3~s", rangemode="tozero"),
     }
@@ -127,7 +140,7 @@ def while_free(reasons: Sequence[Row]) -> Figure:
     drawn = sheet(height=110 + 40 * len(names), barmode="stack")
     drawn |= {
         "xaxis": axis("evictions", tickformat=",d", rangemode="tozero"),
-        "yaxis": axis(None, categoryorder="array", categoryarray=names[::-1]),
+        "yaxis": axis("reason", categoryorder="array", categoryarray=names[::-1]),
     }
     return {"data": traces, "layout": drawn}
 
@@ -161,7 +174,7 @@ def lifetimes(reasons: Sequence[Row]) -> Figure:
     drawn = sheet(height=90 + 36 * len(names), showlegend=False)
     drawn |= {
         "xaxis": axis("time until the eviction [s]", type="log", dtick="D2", tickformat="~g"),
-        "yaxis": axis(None, categoryorder="array", categoryarray=sorted(names, reverse=True)),
+        "yaxis": axis("reason", categoryorder="array", categoryarray=sorted(names, reverse=True)),
     }
     return {"data": traces, "layout": drawn}
 

@@ -110,7 +110,7 @@ def waterfall(spans: Sequence[Row], ttft_seconds: float | None, near: bool = Fal
     layout = sheet(height=90 + 34 * len(shown), barmode="overlay", showlegend=False)
     layout |= {
         "xaxis": axis("since the turn's arrival [s]", rangemode="tozero"),
-        "yaxis": axis(None, categoryorder="array", categoryarray=shown[::-1]),
+        "yaxis": axis("span", categoryorder="array", categoryarray=shown[::-1]),
     }
     if ttft_seconds is not None:
         if near:

@@ -15,7 +15,8 @@ _LEVELS = {"bad": ("bad", ":material/error:"), "warn": ("a warning", ":material/
 
 def page(store: Store, chosen: Filters) -> None:
     """The whole page."""
-    table = frames.health_within(store, chosen.over)
+    with st.spinner("Asking", show_time=True):
+        table = frames.health_within(store, chosen.over)
     findings: list[Row] = table.to_pylist()
     if not findings:
         st.info("Nothing has arrived here.", icon=":material/filter_alt_off:")

@@ -16,7 +16,8 @@ _VALUES = {"lost_seconds": "seconds lost", "evictions": "evictions", "tokens_evi
 
 def page(store: Store, chosen: Filters) -> None:
     """The whole page."""
-    found = frames.within(store, ("bounds_in", "evictions_by_reason"), chosen.over)
+    with st.spinner("Asking", show_time=True):
+        found = frames.within(store, ("bounds_in", "evictions_by_reason"), chosen.over)
     starts: list[Row] = found["bounds_in"].to_pylist()
     if not starts:
         st.info("Nothing is known of any engine's slots or memory here.", icon=":material/filter_alt_off:")

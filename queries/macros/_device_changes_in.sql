@@ -25,23 +25,33 @@
 --   slots BIGINT -- slots taken afterwards
 --   tokens BIGINT -- tokens that can be reused afterwards
 create or replace macro _device_changes_in(the_engine, the_run, since, until) as table
-with changes as (
-  from _device_changes
-  union all by name
+with live as materialized (
   from _live_changes
 ),
+-- The settled ones are many, and are not put together with the others before they are few.
 before as (
   select resource_id, max(number) as number
-  from changes
+  from (
+    select resource_id, number, at_ns from _device_changes
+    union all
+    select resource_id, number, at_ns from live
+  ) as numbers
   where since is not null and at_ns < since
   group by resource_id
 ),
 needed as (
-  from changes
+  from _device_changes
   where (since is null or at_ns >= since) and (until is null or at_ns < until)
-  union all
+  union all by name
+  from live
+  where (since is null or at_ns >= since) and (until is null or at_ns < until)
+  union all by name
   select c.*
-  from changes as c
+  from _device_changes as c
+  join before as b on b.resource_id = c.resource_id and b.number = c.number
+  union all by name
+  select c.*
+  from live as c
   join before as b on b.resource_id = c.resource_id and b.number = c.number
 )
 select n.*
