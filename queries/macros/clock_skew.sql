@@ -30,6 +30,9 @@ with pairs as (
   from _sent(the_engine, the_run, since, until) as t
   left join spans as p
     on p.trace_id = t.trace_id and p.span_id = t.parent_span_id and p.resource_id <> t.resource_id
+      -- Spans within turns call none.
+      and p.name not in ('scheduler.admit', 'prefill')
+      and not starts_with(p.name, 'snapshot.')
       -- A caller begins within the hour before, by its own clock; clocks are not a day apart. Other times are not read.
       and (since is null or p.start_ns >= since - 86_400_000_000_000)
       and (until is null or p.start_ns < until + 86_400_000_000_000)
