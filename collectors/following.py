@@ -194,7 +194,16 @@ class _Follower:
         if self._live is None:
             seed = self._memory.continued.get(first)
             self._live = LIVE[self._kind](
-                Begun(self._origin, self._account, self._anchor_of, self._kept, self._written_ns, seed, self._ranks)
+                Begun(
+                    self._origin,
+                    self._account,
+                    self._anchor_of,
+                    self._kept,
+                    self._written_ns,
+                    self._was_there,
+                    seed,
+                    self._ranks,
+                )
             )
         elif self._live.seed is not None:
             self._memory.continued[first] = self._live.seed
@@ -205,18 +214,23 @@ class _Follower:
         """When a start's clock began: as it was said before; of lines that were there already, by the file's own time; of a
         line that has just come, by the time now."""
         known = self._catching_up and seed in self._ends
-        return self._kept(seed, self._file_ns - self._ends[seed] * 1_000 if known else time.time_ns() - at_us * 1_000)
+        at_ns = self._file_ns - self._ends[seed] * 1_000 if known else time.time_ns() - at_us * 1_000
+        return self._kept(seed, at_ns) or at_ns
 
     def _written_ns(self) -> int:
         """When the line that is read now was written, for all that is known."""
         return self._file_ns if self._catching_up else time.time_ns()
 
-    def _kept(self, name: str, at_ns: int) -> int:
-        """The time that was given first for a name."""
-        if name not in self._memory.anchors:
+    def _was_there(self) -> bool:
+        """Whether the line that is read now was in the file already when it was opened."""
+        return self._catching_up
+
+    def _kept(self, name: str, at_ns: int | None) -> int | None:
+        """The time that was given first for a name; None where none was."""
+        if name not in self._memory.anchors and at_ns is not None:
             self._memory.anchors[name] = at_ns
             self._memory.keep()
-        return self._memory.anchors[name]
+        return self._memory.anchors.get(name)
 
     def _read(self, file: BinaryIO) -> None:
         """All whole lines that there are. A half one is left for later."""

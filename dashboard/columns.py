@@ -9,16 +9,17 @@ from streamlit import column_config as shown
 from turnlens.dashboard import wording
 
 Row = dict[str, Any]
+_NUMBER = 100  # wide enough for 25,258,240: what is cut at the left reads as another number
 
 
 def tokens(label: str, help_text: str | None = None) -> Any:
     """A count of tokens with thousands separators."""
-    return shown.NumberColumn(label, format="%,d", help=help_text)
+    return shown.NumberColumn(label, width=_NUMBER, format="%,d", help=help_text)
 
 
 def seconds(label: str, help_text: str | None = None) -> Any:
     """A duration [s]."""
-    return shown.NumberColumn(label, format="%,.3f", help=help_text)
+    return shown.NumberColumn(label, width=_NUMBER, format="%,.3f", help=help_text)
 
 
 def text(label: str, width: int | None = None, help_text: str | None = None) -> Any:
@@ -34,10 +35,10 @@ def moment(label: str) -> Any:
 def turns() -> dict[str, Any]:
     """The list of turns."""
     return {
-        "turn_id": text("turn", 130),
+        "turn_id": text("turn", 190),
         "verdict": text("verdict"),
-        "main_cause": text("main cause", 170),
-        "conversation_id": text("conversation", 120),
+        "main_cause": text("main cause", 210),
+        "conversation_id": text("conversation", 170),
         "started_at": moment("arrived"),
         "prompt_tokens": tokens("prompt", "Its length [tokens]."),
         "hit_tokens": tokens("hit"),
@@ -163,11 +164,11 @@ FITS = {
     "per": text("per"),
     "turns": tokens("turns fitted"),
     "fitted": text("what varied"),
-    "seconds_each": shown.NumberColumn("each [s]", format="%.6f"),
-    "seconds_each_low": shown.NumberColumn("95 % from [s]", format="%.6f"),
-    "seconds_each_high": shown.NumberColumn("to [s]", format="%.6f"),
+    "seconds_each": shown.NumberColumn("each [s]", width=120, format="%.6f"),
+    "seconds_each_low": shown.NumberColumn("95 % from [s]", width=120, format="%.6f"),
+    "seconds_each_high": shown.NumberColumn("to [s]", width=120, format="%.6f"),
     "tokens_of": text("tokens of"),
-    "seconds_per_token": shown.NumberColumn("per token [s]", format="%.8f"),
+    "seconds_per_token": shown.NumberColumn("per token [s]", width=120, format="%.8f"),
     "seconds_at_none": seconds("at none [s]"),
     "error_seconds": seconds("standard error [s]"),
 }
@@ -220,6 +221,23 @@ def agreement() -> dict[str, Any]:
         "explained_by": text("explained by", 220),
         "known_turns": text("turns", 200),
     }
+
+
+def readable(result: pa.Table) -> pa.Table:
+    """A result whose times Python can hold: columns with others, as SQL knows them, become text."""
+    columns: list[Any] = [
+        column.cast(pa.string()) if pa.types.is_temporal(kind) and not _holds(column) else column
+        for column, kind in zip(result.columns, result.schema.types, strict=True)
+    ]
+    return pa.Table.from_arrays(columns, names=result.column_names)
+
+
+def _holds(column: Any) -> bool:
+    try:
+        column.to_pylist()
+    except (OverflowError, ValueError):
+        return False
+    return True
 
 
 def plain(result: pa.Table) -> pa.Table:

@@ -19,7 +19,7 @@ from turnlens.queries.store import ServerStore, Store
 CHOICES = 500  # conversations and runs that are offered, the latest; an older one can be typed
 # What engines share cannot be told apart by these.
 NARROWER = {"replica": "Replica", "model": "Model", "tenant": "Tenant", "conversation": "Conversation"}
-_LABELS = {"engine": "Engine", "run": "Run", **NARROWER, "verdict": "Verdict", "cause": "Main cause"}
+_LABELS = {"engine": "Engine", "run": "Run", **NARROWER, "verdict": "Verdict", "cause": "Cause"}
 _LISTED = ("verdict", "cause")
 _TIMES = {
     "15m": "the last 15 minutes",
@@ -38,12 +38,13 @@ _VOID = ("page", "conversations", "turn")
 @dataclass(frozen=True, slots=True)
 class Filters:
     """What was chosen. ``over`` is a range that macros take; ``verdict`` and ``cause`` narrow lists of turns. None means any.
-    ``last_ns`` is when the last turn of the store arrived, None where there is none."""
+    ``last_ns`` is when the last turn of the store arrived, None where there is none; ``automatic`` that nobody chose a time."""
 
     over: Range
     verdict: str | None
     cause: str | None
     last_ns: int | None
+    automatic: bool
 
     @property
     def listed(self) -> dict[str, str | None]:
@@ -61,7 +62,9 @@ def choose(store: Store, *, listed: bool = False, shared: bool = False) -> Filte
             choices[row["filter"]].append(row["value"])
     chosen: dict[str, str | None] = {}
     with st.sidebar.container(gap="small"):
-        since, until = _times(store, facts["first_ns"], facts["last_ns"])
+        # One conversation is quickly found whenever it was.
+        one = address.read("conversation") is not None and not shared
+        since, until, automatic = _times(store, facts["first_ns"], facts["last_ns"], one)
         for name, label in _LABELS.items():
             void = (shared and name in NARROWER) or (name in _LISTED and not listed)
             chosen[name] = _box(name, label, choices[name], hidden=void and address.read(name) is None, void=void)
@@ -71,6 +74,7 @@ def choose(store: Store, *, listed: bool = False, shared: bool = False) -> Filte
         chosen["verdict"] if listed else None,
         chosen["cause"] if listed else None,
         facts["last_ns"],
+        automatic,
     )
 
 
@@ -79,7 +83,7 @@ def said(chosen: Filters) -> str:
     over = chosen.over
     parts = [f"{_LABELS[name].lower()} {value}" for name in ("engine", "run", *NARROWER) if (value := getattr(over, name))]
     parts += [f"{_LABELS[name].lower()} {value}" for name in _LISTED if (value := getattr(chosen, name))]
-    if over.since_ns is not None:
+    if over.since_ns is not None and not chosen.automatic:
         parts.append(f"from {wording.clock(over.since_ns, day=True)}")
     if over.until_ns is not None:
         parts.append(f"to {wording.clock(over.until_ns, day=True)}")
@@ -132,56 +136,68 @@ def _box(name: str, label: str, values: list[str], *, hidden: bool, void: bool) 
 # -- times ------------------------------------------------------------------------------------------------------------------
 
 
-def _times(store: Store, first_ns: int | None, last_ns: int | None) -> tuple[int | None, int | None]:
-    """From when to when, as the address says: ``last``, or ``since`` and ``until`` in UTC. A length of time ends now where a
-    collector runs, else with the last turn. Where the address says nothing, it is the longest up to the last turn that answers
-    quickly."""
+def _times(store: Store, first_ns: int | None, last_ns: int | None, one: bool) -> tuple[int | None, int | None, bool]:
+    """From when to when, and whether nobody chose that. The address says ``last``, or ``since`` and ``until`` in UTC. A length
+    of time ends now where a collector runs, else with the last turn. Where the address says nothing, or what cannot be meant,
+    it is the longest up to the last turn that answers quickly; of ``one`` conversation all."""
     last = address.read("last")
     between = address.read("since") is not None or address.read("until") is not None
-    automatic = _automatic(store, last_ns)
-    named = last in (*_TIMES, _EVER)
-    chosen = last if named else automatic
-    now_ns = time.time_ns() if named and isinstance(store, ServerStore) else last_ns
+    automatic, end_ns = _automatic(store, last_ns, one)
+    named = last == _EVER or _is_length(last)
     shown = _BETWEEN if between else last if named else _AUTO
     st.session_state["filter-time"] = shown
-    options: list[str] = [_AUTO, _EVER, *_TIMES, _BETWEEN]
+    own = [last] if named and last is not None and last not in (*_TIMES, _EVER) else []
+    options: list[str] = [_AUTO, _EVER, *_TIMES, *own, _BETWEEN]
+    if last is not None and not named and not between:
+        st.warning("This length of time cannot be meant, and is left out.", icon=":material/warning:")
     st.selectbox(
         "Time",
         options,
         key="filter-time",
         format_func=lambda name: f"automatic: {_in_words(automatic)}" if name == _AUTO else _in_words(name),
         on_change=_time_changed(first_ns, last_ns),
-        help=f"Automatic is the longest with at most {_QUICK_TURNS:,} turns, up to the last one."
-        + (
-            ""
-            if isinstance(store, ServerStore)
-            else " No collector has this store open: all lengths of time end with its last turn."
-        ),
+        help=f"Automatic is the longest with at most {_QUICK_TURNS:,} turns, up to the last one; of one conversation all."
+        + ("" if isinstance(store, ServerStore) else " No collector has this store open: all lengths end with its last turn."),
     )
     if between:
         with st.container(gap="small"):
             _moment("since", "From", first_ns)
             _moment("until", "To", last_ns)
+        try:
+            over = ranges.read(since=address.read("since"), until=address.read("until"))
+        except QueryError as error:
+            st.warning("These times cannot be meant, and are left out.", icon=":material/warning:")
+            st.text(str(error))
+        else:
+            return over.since_ns, over.until_ns, False
+    elif named and last is not None:
+        now_ns = time.time_ns() if isinstance(store, ServerStore) else end_ns
+        return _since(last, now_ns), None, False
+    return _since(automatic, end_ns), None, True
+
+
+def _is_length(text: str | None) -> bool:
     try:
-        length = None if between or chosen == _EVER else chosen
-        over = ranges.read(since=address.read("since"), until=address.read("until"), last=length, now_ns=now_ns)
-    except QueryError as error:
-        st.warning("These times cannot be meant, and are left out.", icon=":material/warning:")
-        st.text(str(error))
-        return None, None
-    return over.since_ns, over.until_ns
+        return text is not None and ranges.read(last=text).since_ns is not None
+    except QueryError:
+        return False
 
 
-def _automatic(store: Store, last_ns: int | None) -> str:
+def _since(length: str, end_ns: int | None) -> int | None:
+    return None if length == _EVER or end_ns is None else ranges.read(last=length, now_ns=end_ns).since_ns
+
+
+def _automatic(store: Store, last_ns: int | None, one: bool) -> tuple[str, int | None]:
+    """The length of time that answers quickly, and when it ends [ns]."""
     if last_ns is None:
-        return _EVER
+        return _EVER, None
     lengths = frames.rows(store, "time_choices")
     quick = [str(row["length"]) for row in lengths if row["turns"] <= _QUICK_TURNS]
-    return quick[-1] if quick else str(lengths[0]["length"])
+    return _EVER if one else quick[-1] if quick else str(lengths[0]["length"]), lengths[0]["end_ns"]
 
 
 def _in_words(name: str) -> str:
-    return _TIMES.get(name, name)
+    return _TIMES.get(name, name if name in (_EVER, _BETWEEN) else f"the last {name}")
 
 
 def _time_changed(first_ns: int | None, last_ns: int | None) -> Callable[[], None]:
@@ -189,7 +205,7 @@ def _time_changed(first_ns: int | None, last_ns: int | None) -> Callable[[], Non
         chosen = st.session_state["filter-time"]
         between = chosen == _BETWEEN and first_ns is not None and last_ns is not None
         address.write(
-            last=chosen if chosen in (*_TIMES, _EVER) else None,
+            last=None if chosen in (_AUTO, _BETWEEN) else chosen,
             since=_iso(first_ns) if between and first_ns is not None else None,
             # A second on, so that the last turn is in it.
             until=_iso(last_ns + 1_000_000_000) if between and last_ns is not None else None,
@@ -204,10 +220,10 @@ def _moment(name: str, label: str, default_ns: int | None) -> None:
     key = f"filter-{name}"
     try:
         at = datetime.fromisoformat(address.read(name) or "")
-    except ValueError:
-        at = datetime.fromtimestamp((default_ns or 0) / 1e9, UTC)
-    at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
-    st.session_state[key] = at.astimezone(viewers_zone()).replace(tzinfo=None, microsecond=0)
+        at = (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).astimezone(viewers_zone())
+    except (ValueError, OverflowError):
+        at = datetime.fromtimestamp((default_ns or 0) / 1e9, viewers_zone())
+    st.session_state[key] = at.replace(tzinfo=None, microsecond=0)
 
     def changed() -> None:
         given: datetime | None = st.session_state[key]

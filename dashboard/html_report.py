@@ -153,7 +153,7 @@ def _slots(store: Store, over: Range) -> list[str]:
         intervals = [each for each in found["occupancy_in"].to_pylist() if each["resource_id"] == row["resource_id"]]
         said += [
             _chart(f"Slots and memory: {occupancies.who(row)}", slots.occupancy(intervals)),
-            _pre("\n".join(occupancies.sentences(row, reasons))),
+            _pre("\n".join(occupancies.sentences(row, reasons, next_step=False))),
         ]
     curve, (half,) = found["retention_curve"].to_pylist(), found["retention_half"].to_pylist()
     if curve:

@@ -98,13 +98,14 @@ def render(found: dict[str, list[Row]]) -> str:
     return "\n".join(parts)
 
 
-def sentences(bounds: Row, reasons: list[Row]) -> list[str]:
-    """What is to be said of an engine start, by its rows of ``bounds_in`` and ``evictions_by_reason``."""
+def sentences(bounds: Row, reasons: list[Row], *, next_step: bool = True) -> list[str]:
+    """What is to be said of an engine start, by its rows of ``bounds_in`` and ``evictions_by_reason``; with the commands to
+    go on with, as a ``next_step``."""
     lines = [_verdict(bounds), *_fullness(bounds)]
     if not bounds["gauges_only"]:
         lines += [line for row in reasons for line in _evicted(row)] or ["Nothing was evicted from the device."]
         lines += _agreement(bounds)
-    return [*lines, *_next(bounds, reasons)]
+    return [*lines, *_next(bounds, reasons)] if next_step else lines
 
 
 def render_blame(rows: list[Row], by: str) -> str:

@@ -15,8 +15,6 @@ from turnlens.queries.store import Store
 from turnlens.queries.words import counted
 
 Row = dict[str, Any]
-# Of which sources more is better, and of which less; new text is neither.
-_GOOD: dict[str, Any] = {"hit": "normal", "recomputed": "inverse", "restored": "off", "new": "off"}
 
 # (1) Streamlit's signatures for tables and charts name types of pandas and Plotly that those packages do not describe.
 LIST_PAGE = "pages/conversations.py"
@@ -67,7 +65,7 @@ def source_figures(sources: Sequence[Row], trend: Sequence[Row] = ()) -> None:
                 row["source"],
                 percent(row["share_ratio"]),
                 None if change is None else f"{100 * change:+.1f} points",
-                delta_color=_GOOD.get(row["source"], "off"),
+                delta_color="off",  # a difference without an interval: whether it is one, Compare says
             )
             st.caption(f"{row['tokens']:,} of {counted(row['of_tokens'], 'token')}")
 
@@ -163,7 +161,7 @@ def go_to_turn(ask: str) -> NoReturn:
 def trouble(error: StoreError) -> None:
     """The store cannot be read or did not answer: what happened, and what to do."""
     if isinstance(error, UnknownCauseError):
-        st.warning("No turn can have this main cause.", icon=":material/help:")
+        st.warning("No turn can have this cause.", icon=":material/help:")
         hint = "Choose another one at the side, or none."
     elif isinstance(error, QueryError):
         st.error("The store did not answer this page's question.", icon=":material/error:")

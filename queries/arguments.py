@@ -29,7 +29,7 @@ ARGUMENTS = {
         "only turns of this conversation, by its id", "of any; where it is asked for by name, of none"
     ),
     "the_verdict": Argument("only turns with this verdict", "with any"),
-    "the_cause": Argument("only turns with this main cause", "with any"),
+    "the_cause": Argument("only turns with this cause, the main one or that of a part of the prompt", "with any"),
     "trace": Argument("a turn's `trace_id`"),
     "span": Argument("a turn's `span_id`; no two turns have the same of both"),
     "at_ns": Argument("the turn's arrival, `start_ns`: makes the search quick [wall ns]", "not known"),
@@ -52,6 +52,7 @@ ARGUMENTS = {
     "b_since": Argument("as `since`, of side b", "from the first on"),
     "b_until": Argument("as `until`, of side b", "up to the last"),
     "as_of": Argument("the present, to judge silence from [wall ns]", "the last that anybody was heard of"),
+    "the_start": Argument("only of this engine start, as in `resource_id`", "of any"),
     "resource": Argument("an engine start, as in `resource_id`"),
     "object": Argument("the name of a table or a view"),
 }

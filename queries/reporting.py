@@ -84,7 +84,7 @@ def _capacity(store: Store, over: Range, causes: list[Row]) -> list[Advice]:
     lost: float | None = room["lost_seconds"]
     basis = f"replayed on {counted(study.stream.publishes, 'publish', 'publishes')} of {study.stream.engine}"
     if len(engines) > 1:
-        basis += f", one of {len(engines)} engine starts (--run or --engine asks for another)"
+        basis += f", one of {len(engines)} engine starts (narrow to an engine or a run for another)"
     found: list[Advice] = []
     needed = study.knee(policy).nearly
     if needed is not None and needed > recorded:

@@ -99,20 +99,28 @@ def import_flare(paths: Sequence[Path], origin: Origin, started_ns: int | None =
 
 class LiveFlare:
     """Takes the lines of one log as it grows. A start is told when no further rank has said so for a minute, or one says it
-    again. ``kept`` keeps the time that is given first for a name; ``written_ns`` says when a line without a time came."""
+    again. ``kept`` keeps the time that is given first for a name, None asks for it; ``written_ns`` says when a line without a
+    time came, and ``catching_up`` that it was there already: of several such starts only the last has that time."""
 
     seed = None
 
     def __init__(
-        self, origin: Origin, account: Account, kept: Callable[[str, int], int], written_ns: Callable[[], int]
+        self,
+        origin: Origin,
+        account: Account,
+        kept: Callable[[str, int | None], int | None],
+        written_ns: Callable[[], int],
+        catching_up: Callable[[], bool],
     ) -> None:
         self._origin = origin
         self._account = account
         self._kept = kept
         self._written_ns = written_ns
+        self._catching_up = catching_up
         self._naming = _Naming(origin)
         self._start: _Start | None = None
-        self._written = 0
+        self._written: int | None = None
+        self._was_there = False
         self._heard_at = 0.0
 
     def take(self, line: str, number: int) -> None:
@@ -121,9 +129,11 @@ class LiveFlare:
         if rank is None:
             return
         if self._start is not None and rank.rank in self._start.ranks:
+            if self._was_there:
+                self._written = None
             self._tell()
         if self._start is None:
-            self._start, self._written = _Start(), self._written_ns()
+            self._start, self._written, self._was_there = _Start(), self._written_ns(), self._catching_up()
         self._start.ranks[rank.rank] = rank
         self._start.at_ns = self._start.at_ns or time_of(line, time.time_ns())
         self._heard_at = time.monotonic()
@@ -138,11 +148,15 @@ class LiveFlare:
 
     def _tell(self) -> None:
         start, self._start = self._start, None
-        if start is not None:
-            instance = self._naming.instance(start, start.at_ns)
-            self._account.turns += 1
-            at_ns = start.at_ns or self._kept(instance, self._written)
-            self._origin.send_metrics(_request(self._origin, instance, at_ns, start))
+        if start is None:
+            return
+        instance = self._naming.instance(start, start.at_ns)
+        at_ns = start.at_ns or self._kept(instance, self._written)
+        if at_ns is None:
+            self._account.skip("an earlier start without a time")
+            return
+        self._account.turns += 1
+        self._origin.send_metrics(_request(self._origin, instance, at_ns, start))
 
 
 def _starts(path: Path, account: Account) -> list[_Start]:

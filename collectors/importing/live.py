@@ -39,20 +39,22 @@ class Live(Protocol):
 @dataclass(frozen=True, slots=True)
 class Begun:
     """What is known where following begins. ``anchor_of`` is of kinds whose clock begins with the server; ``kept`` keeps the
-    time that is given first for a name; ``written_ns`` says when a line without a time was written; ``seed`` names the start
-    that the file goes on from; ``ranks`` is how many must hold a restored span."""
+    time that is given first for a name, and asked with None says it; ``written_ns`` says when a line without a time was written,
+    ``catching_up`` whether it was there already; ``seed`` names the start that the file goes on from; ``ranks`` is how many must
+    hold a restored span."""
 
     origin: Origin
     account: Account
     anchor_of: AnchorOf
-    kept: Callable[[str, int], int]
+    kept: Callable[[str, int | None], int | None]
     written_ns: Callable[[], int]
+    catching_up: Callable[[], bool]
     seed: str | None
     ranks: int
 
     def started_ns(self, first_ns: int) -> int:
         """When an engine start began of which times are wall times: with the first line that was ever read of it."""
-        return self.kept("", first_ns)
+        return self.kept("", first_ns) or first_ns
 
 
 def _llama(begun: Begun) -> Live:
@@ -76,7 +78,7 @@ def _sparkcache(begun: Begun) -> Live:
 
 
 def _flare(begun: Begun) -> Live:
-    return LiveFlare(begun.origin, begun.account, begun.kept, begun.written_ns)
+    return LiveFlare(begun.origin, begun.account, begun.kept, begun.written_ns, begun.catching_up)
 
 
 LIVE: dict[str, Callable[[Begun], Live]] = {

@@ -35,8 +35,13 @@ def reuse(curve: Sequence[Row], unit: str, knees: Sequence[Row]) -> Figure:
             }
         )
     marks: list[Row] = [
-        {"x": knee["capacity"], "y": 100 * knee["reuse_ratio"], "text": f"stops growing at {knee['capacity']:,}", "ay": 34}
-        for knee in knees
+        {
+            "x": knee["capacity"],
+            "y": 100 * knee["reuse_ratio"],
+            "text": f"stops growing at {knee['capacity']:,}",
+            "ay": 34 + 26 * number,  # so that two beside each other can be read
+        }
+        for number, knee in enumerate(knees)
         if knee["capacity"] is not None and knee["reuse_ratio"] is not None
     ]
     marks += [
@@ -47,7 +52,7 @@ def reuse(curve: Sequence[Row], unit: str, knees: Sequence[Row]) -> Figure:
     drawn = sheet(height=400)
     drawn |= {
         "xaxis": axis(f"capacity [{unit}]", tickformat=",d", rangemode="tozero"),
-        "yaxis": axis("reuse [% of what had been seen]", range=[0, 104]),
+        "yaxis": axis("reuse on the device [% of what had been seen]", range=[0, 104]),
         "annotations": [{**mark, "ax": 0, "showarrow": True, "arrowhead": 2} for mark in marks],
     }
     return {"data": traces, "layout": drawn}
@@ -154,6 +159,7 @@ def rates(rows: Sequence[Row]) -> Figure:
 def _start(row: Row) -> str:
     named = "/".join(str(row[name]) for name in ("engine", "replica") if row[name] is not None) or "unnamed"
     version = f" {row['engine_version']}" if row["engine_version"] else ""
+    version += f", run {row['runs']}" if row["runs"] else ""
     return plain(f"{named}{version}, {wording.clock(row['first_ns'], day=True)}")
 
 
@@ -169,30 +175,41 @@ def _rate_hover(row: Row, name: str) -> str:
 
 def costs(rows: Sequence[Row]) -> Figure:
     """What one message, publish or restore adds to the time to the first token, with 95 % intervals: rows of macro
-    snapshot_cost that have a slope for it."""
-    known = [row for row in rows if row["seconds_each"] is not None]
-    lanes = [plain(f"{row['engine']}, {row['reuse']}: {row['seconds_of']} per {row['per']}") for row in known]
-    trace: Row = {
-        "type": "scatter",
-        "mode": "markers",
-        "x": [1e3 * row["seconds_each"] for row in known],
-        "y": lanes,
-        "marker": {"color": COLOURS["restored"], "size": 9},
-        "error_x": {
-            "type": "data",
-            "symmetric": False,
-            "array": [_reach(row, "high") for row in known],
-            "arrayminus": [_reach(row, "low") for row in known],
-            "color": NEUTRAL,
-        },
-        **hovering([_cost_hover(row) for row in known]),
-    }
-    drawn = sheet(height=100 + 30 * len(lanes), showlegend=False)
+    snapshot_cost that have one."""
+    known = [row for row in rows if row["seconds_each_low"] is not None]
+    traces: list[Row] = []
+    for name, colour, told in (("costs time", COLOURS["restored"], True), ("not to be told from nothing", NEUTRAL, False)):
+        of = [row for row in known if (row["seconds_each_low"] > 0) is told]
+        if of:
+            traces.append(
+                {
+                    "type": "scatter",
+                    "mode": "markers",
+                    "name": name,
+                    "x": [1e3 * row["seconds_each"] for row in of],
+                    "y": [_fit(row) for row in of],
+                    "marker": {"color": colour, "size": 9},
+                    "error_x": {
+                        "type": "data",
+                        "symmetric": False,
+                        "array": [_reach(row, "high") for row in of],
+                        "arrayminus": [_reach(row, "low") for row in of],
+                        "color": colour,
+                    },
+                    **hovering([_cost_hover(row) for row in of]),
+                }
+            )
+    lanes = [_fit(row) for row in known]
+    drawn = sheet(height=110 + 30 * len(lanes))
     drawn |= {
         "xaxis": axis("time to the first token, each [ms]", zeroline=True),
         "yaxis": axis("fit", categoryorder="array", categoryarray=lanes[::-1]),
     }
-    return {"data": [trace], "layout": drawn}
+    return {"data": traces, "layout": drawn}
+
+
+def _fit(row: Row) -> str:
+    return plain(f"{row['engine']}, {row['reuse']}: {row['seconds_of']} per {row['per']}")
 
 
 def _reach(row: Row, end: str) -> float | None:

@@ -1,6 +1,7 @@
 """A chart of any result: what the page for SQL draws."""
 
 from collections.abc import Sequence
+from datetime import date
 from typing import Any
 
 import pyarrow as pa
@@ -20,9 +21,20 @@ def is_number(kind: Any) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
+def _across(value: Any) -> Any:
+    """A value that Plotly can place by itself, or its text."""
+    return value if value is None or isinstance(value, int | float | date) else plain(value)
+
+
+def usual(table: pa.Table, x: str) -> str:
+    """Bars of one place would be stacked: points where places come twice."""
+    values = [str(value) for value in table[x].to_pylist()]
+    return "bars" if len(set(values)) == len(values) else "points"
+
+
 def drawn(kind: str, table: pa.Table, x: str, ys: Sequence[str]) -> Figure:
     """Some columns of numbers against another column."""
-    across = [plain(value) if isinstance(value, str) else value for value in table[x].to_pylist()]
+    across = [_across(value) for value in table[x].to_pylist()]
     traces: list[Row] = []
     for number, y in enumerate(ys):
         up = [None if value is None else float(value) for value in table[y].to_pylist()]

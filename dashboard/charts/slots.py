@@ -198,8 +198,8 @@ def blame(pairs: Sequence[Row], value: str, title: str) -> Figure:
         )
     heat: Row = {
         "type": "heatmap",
-        "x": [plain(_cut(name)) for name in victims],
-        "y": [plain(_cut(name)) for name in evictors],
+        "x": [plain(name) for name in victims],
+        "y": [plain(name) for name in evictors],
         "z": cells,
         "customdata": [[["", text] for text in line] for line in hovers],
         "hovertemplate": "%{customdata[1]}<extra></extra>",
@@ -212,8 +212,8 @@ def blame(pairs: Sequence[Row], value: str, title: str) -> Figure:
     }
     drawn = sheet(height=150 + 30 * len(evictors))
     drawn |= {
-        "xaxis": axis("lost its place", type="category", tickangle=-40),
-        "yaxis": axis("needed the room", type="category", autorange="reversed"),
+        "xaxis": axis("lost its place", type="category", tickangle=-40) | _ticks(victims),
+        "yaxis": axis("needed the room", type="category", autorange="reversed") | _ticks(evictors),
     }
     return {"data": [heat], "layout": drawn}
 
@@ -224,6 +224,11 @@ def _of(name: str | None) -> str:
 
 def _names(given: Sequence[str | None]) -> list[str]:
     return list(dict.fromkeys(map(_of, given)))
+
+
+def _ticks(names: Sequence[str]) -> Row:
+    """Long names are cut where they are shown, and stay apart all the same."""
+    return {"tickvals": list(range(len(names))), "ticktext": [plain(_cut(name)) for name in names]}
 
 
 def _cut(name: str) -> str:

@@ -47,7 +47,9 @@ def _turns(kind: str, sides: Sides, choices: dict[str, list[Row]]) -> dict[str, 
     """How many turns the two sides have in the whole store, where they have names: that is known at once."""
     turns = {row["name"]: row["turns"] for row in choices.get(kind, [])}
     return {
-        f"{letter} [turns]": f"{turns[side.name]:,}" for letter, side in (("A", sides.a), ("B", sides.b)) if side.name in turns
+        f"{letter} [turns in the store]": f"{turns[side.name]:,}"
+        for letter, side in (("A", sides.a), ("B", sides.b))
+        if side.name in turns
     }
 
 
@@ -118,4 +120,4 @@ def _paragraph(text: str) -> None:
             st.text("\n".join(line.strip() for line in lines))
 
 
-frame.show("Compare", page)
+frame.show("Compare", page, shared=True)

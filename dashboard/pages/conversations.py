@@ -33,7 +33,7 @@ def page(store: Store, chosen: Filters) -> None:
     _sources(totals)
     if chosen.over.conversation is not None:
         _conversation(store, chosen)
-    else:
+    elif chosen.verdict is None and chosen.cause is None:
         _conversations(store, chosen)
     _turns(store, chosen, totals)
 
@@ -65,8 +65,8 @@ def _sources(totals: Row) -> None:
 
 def _conversation(store: Store, chosen: Filters) -> None:
     st.subheader("The conversation, turn by turn")
-    of = {"the_conversation": chosen.over.conversation, "the_engine": chosen.over.engine}
-    turns = frames.rows(store, "conversation_turns", **of, most=TURNS_DRAWN)
+    whenever = {name: value for name, value in chosen.over.named.items() if name not in ("since", "until")}
+    turns = frames.rows(store, "conversation_turns", **whenever, most=TURNS_DRAWN)
     ask = pieces.clicked(
         charts.turn_strip(turns),
         "strip",
@@ -126,12 +126,13 @@ def _conversations(store: Store, chosen: Filters) -> None:
     if ask is not None:
         pieces.go_to_turn(ask)
     many = counted(there["conversations"], "conversation")
-    st.caption(f"{many}, whatever the verdicts and causes of their turns. A click on a cell chooses one.")
+    st.caption(f"{many}. A click on a cell chooses one.")
     table = found["conversations_page"]
     row = pieces.clicked_row(table, columns.conversations(), f"conversations-{number}-{order}-{hash(chosen)}")
     _pages("conversations", number, there["pages"])
     if row is not None:
-        address.write(conversation=table["conversation_id"][row].as_py(), page=None, conversations=None, turn=None)
+        name = table["conversation_id"][row].as_py()
+        address.write(conversation=name, verdict=None, cause=None, page=None, conversations=None, turn=None)
         st.rerun()
 
 

@@ -46,14 +46,12 @@ def _sources(totals: Row, trend: list[Row]) -> None:
             "None of these turns is complete, so there is nothing to add up. The list of turns says why.",
             icon=":material/warning:",
         )
-        pieces.link_to_list("The incomplete turns", ":material/list:", verdict="incomplete")
+        pieces.link_to_list("The incomplete turns", ":material/list:", verdict="incomplete", cause=None)
         return
     left_out = f" Left out: {counted(incomplete, 'incomplete turn')}." if incomplete else ""
-    st.caption(
-        f"{counted(totals['prompt_tokens'], 'prompt token')} of {counted(totals['complete_turns'], 'complete turn')}."
-        f"{left_out} "
-        "Below each share: the later half of the time against the earlier."
-    )
+    compared = " Below each share: the later half of the time against the earlier." if trend else ""
+    tokens, turns = counted(totals["prompt_tokens"], "prompt token"), counted(totals["complete_turns"], "complete turn")
+    st.caption(f"{tokens} of {turns}.{left_out}{compared}")
     pieces.source_figures(totals["sources"], trend)
     if totals["reuse_ratio"] is not None:
         st.text(
@@ -99,8 +97,11 @@ def _causes(store: Store, chosen: Filters) -> None:
         cause = pieces.clicked(overview.lost(rows, CAUSES), "lost", "Seconds to the first token lost to each cause.")
         pieces.csv(rows, table.column_names, "lost")
         if cause is not None:
-            st.switch_page(pieces.LIST_PAGE, query_params=filters.kept(cause=cause))
-        st.caption("A bar opens the turns with that main cause.")
+            st.switch_page(pieces.LIST_PAGE, query_params=filters.kept(cause=cause, verdict=None))
+        st.caption(
+            "A bar opens the turns that have the cause. not_cache.* is waiting and load, which no cache could have saved: "
+            "Compare leaves it out of what was lost."
+        )
     else:
         st.text("How much time was lost is not known: there are no hits to compare with. The tokens:")
         pieces.table(table, columns.LOST, "lost-tokens")

@@ -25,7 +25,7 @@ def page(store: Store, chosen: Filters) -> None:
         return
     bounds = _start(starts)
     reasons = [row for row in found["evictions_by_reason"].to_pylist() if row["resource_id"] == bounds["resource_id"]]
-    verdict, *more = occupancies.sentences(bounds, reasons)
+    verdict, *more = occupancies.sentences(bounds, reasons, next_step=False)
     pieces.strong(verdict, "verdict")
     with st.container(gap="xxsmall"):
         for line in more:
@@ -77,8 +77,9 @@ def _evicted(reasons: list[Row]) -> None:
 
 
 def _blame(store: Store, chosen: Filters, bounds: Row) -> None:
-    table = frames.within(store, ("blame_of_conversations",), chosen.over, most=PAIRS)["blame_of_conversations"]
-    pairs = [row for row in table.to_pylist() if row["resource_id"] == bounds["resource_id"]]
+    of = {"most": PAIRS, "the_start": bounds["resource_id"]}
+    table = frames.within(store, ("blame_of_conversations",), chosen.over, **of)["blame_of_conversations"]
+    pairs: list[Row] = table.to_pylist()
     if not pairs:
         return
     st.subheader("Who took whose place")
@@ -91,7 +92,10 @@ def _blame(store: Store, chosen: Filters, bounds: Row) -> None:
     row = pieces.clicked_row(shown, columns.BLAME, "blame-pairs")
     pieces.csv(pairs, table.column_names, "blame")
     if row is not None and pairs[row]["victim_conversation"] is not None:
-        st.switch_page(pieces.LIST_PAGE, query_params=filters.kept(conversation=pairs[row]["victim_conversation"]))
+        st.switch_page(
+            pieces.LIST_PAGE,
+            query_params=filters.kept(conversation=pairs[row]["victim_conversation"], verdict=None, cause=None),
+        )
     st.caption("A click on a cell opens the conversation that lost its place.")
 
 

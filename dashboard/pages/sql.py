@@ -50,7 +50,7 @@ def _ask(store: Store) -> None:
     st.button("Run", key="run", icon=":material/play_arrow:", type="primary")
     try:
         with st.spinner("Asking", show_time=True):
-            found = store.query(now)
+            found = columns.readable(store.query(now))
     except QueryError as error:
         st.error("This was not answered.", icon=":material/error:")
         st.text(str(error))
@@ -102,8 +102,9 @@ def _chart(shown: pa.Table) -> None:
         return
     with st.expander("As a chart"):
         left, middle, right = st.columns(3)
-        kind = left.selectbox("Kind", list(free.KINDS), key="chart-kind")
         x = middle.selectbox("Across", shown.column_names, key="chart-x")
+        kinds = list(free.KINDS)
+        kind = left.selectbox("Kind", kinds, index=kinds.index(free.usual(shown, x)), key=f"chart-kind-{x}")
         y = right.multiselect("Up", numbers, default=[name for name in numbers if name != x][:1], key="chart-y")
         if y:
             pieces.chart(

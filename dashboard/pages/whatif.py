@@ -81,9 +81,15 @@ def _replayed(where: str, resource: str, last_ns: int, turns: int, conversation:
 
 
 def _answer(answer: WhatIf) -> None:
+    if answer.check is not None and not answer.check.close:
+        st.warning(
+            "The replay does not meet what was recorded: compare capacities, and rely on no figure.", icon=":material/warning:"
+        )
+        st.text(whatif_text.check(answer))
     with st.container(gap="xxsmall"):
         for number, line in enumerate(whatif_text.knees(answer).split("\n")):
             pieces.strong(line, f"knee-{number}")
+    st.caption("Reuse on the device: what another tier would have brought back counts as not found.")
     table = frames.whatif(answer)
     pieces.charted(
         curves.reuse(table.to_pylist(), answer.unit, [asdict(knee) for knee in answer.knees]),

@@ -29,7 +29,7 @@
 --   of_pairs BIGINT -- pairs there are, shown or not
 --   of_evictions BIGINT -- evictions of all pairs
 --   of_lost_seconds DOUBLE -- lost seconds of all pairs; null where none is known, 0 where nobody came back [s]
-create or replace macro blame_of_conversations(the_engine, the_run, since, until, most) as table
+create or replace macro blame_of_conversations(the_engine, the_run, since, until, most, the_start := null) as table
 select
   evictor_conversation,
   victim_conversation,
@@ -52,6 +52,7 @@ select
   (sum(count(*)) over ())::bigint as of_evictions,
   case when sum(count(losing_turns)) over () = 0 then 0 else sum(sum(lost_seconds)) over () end as of_lost_seconds
 from _blame(the_engine, the_run, since, until)
+where the_start is null or resource_id = the_start
 group by evictor_conversation, victim_conversation, evictor_tenant, victim_tenant, engine, replica, runs, resource_id
 order by
   coalesce(sum(lost_seconds), 0) desc,

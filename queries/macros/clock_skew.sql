@@ -33,9 +33,6 @@ with pairs as (
       -- Spans within turns call none.
       and p.name not in ('scheduler.admit', 'prefill')
       and not starts_with(p.name, 'snapshot.')
-      -- A caller begins within the hour before, by its own clock; clocks are not a day apart. Other times are not read.
-      and (since is null or p.start_ns >= since - 86_400_000_000_000)
-      and (until is null or p.start_ns < until + 86_400_000_000_000)
   where t.name = 'turn'
 ),
 bounds as (

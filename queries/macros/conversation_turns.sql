@@ -20,10 +20,12 @@
 --   complete BOOLEAN -- every prompt position was observed without contradiction
 --   incomplete_because VARCHAR -- why not complete, with commas
 --   ask VARCHAR -- the id that means this turn and no other
-create or replace macro conversation_turns(the_conversation, the_engine, most) as table
+create or replace macro conversation_turns(
+  the_conversation, the_engine, most, the_run := null, the_replica := null, the_model := null, the_tenant := null
+) as table
 with chosen as (
   select *, row_number() over (order by start_ns, turn_id) as turn_number
-  from _turns_in(the_engine, null, null, null, null, null, null, the_conversation)
+  from _turns_in(the_engine, the_run, null, null, the_replica, the_model, the_tenant, the_conversation)
   qualify turn_number > count(*) over () - most
 )
 select

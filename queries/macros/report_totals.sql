@@ -34,6 +34,7 @@ select
   (sum(new_tokens) filter (complete))::bigint as new_tokens,
   (sum(computed_tokens) filter (complete and recomputed_tokens is null))::bigint as computed_tokens,
   (sum(seen_tokens) filter (complete))::bigint as seen_tokens,
-  sum(least(hit_tokens + restored_tokens, seen_tokens)) filter (complete) / nullif(sum(seen_tokens) filter (complete), 0)::double as reuse_ratio,
+  sum(least(hit_tokens + restored_tokens, seen_tokens)) filter (complete and seen_tokens is not null)
+    / nullif(sum(seen_tokens) filter (complete), 0)::double as reuse_ratio,
   median(ttft_seconds) filter (complete) as median_ttft_seconds
 from _turns_in(the_engine, the_run, since, until, the_replica, the_model, the_tenant, the_conversation);

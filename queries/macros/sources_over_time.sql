@@ -1,6 +1,6 @@
 -- Where prompt tokens came from over time: one row an interval of a range, of complete turns by their arrival; incomplete ones are
--- counted. The interval is the shortest of 1, 2, 5, 10, 15 and 30 seconds and minutes, 1, 2, 3, 6 and 12 hours, 1, 2 and 7 days
--- that makes no more than ``steps``. An interval without turns is a row without sums.
+-- counted. The interval is the shortest of 1, 2, 5, 10, 15 and 30 seconds and minutes, 1, 2, 3, 6 and 12 hours, 1, 2 and 7 days,
+-- or so many weeks, that makes no more than ``steps``. An interval without turns is a row without sums.
 --
 -- Example: turns at 10:00:10 and 10:00:50: from sources_over_time(null, null, null, null, 60)
 --
@@ -39,7 +39,7 @@ width as (
         [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800]::bigint[],
         lambda length: (last_ns // (length * 1_000_000_000)) - (first_ns // (length * 1_000_000_000)) < steps
       )[1],
-      604800
+      604800 * ((last_ns - first_ns) // 604_800_000_000_000 // greatest(steps - 1, 1) + 1)
     ) * 1_000_000_000 as step_ns,
     first_ns,
     last_ns
@@ -61,7 +61,8 @@ sums as (
     (sum(recomputed_tokens) filter (complete))::bigint as recomputed_tokens,
     (sum(new_tokens) filter (complete))::bigint as new_tokens,
     (sum(computed_tokens) filter (complete and recomputed_tokens is null))::bigint as computed_tokens,
-    sum(least(hit_tokens + restored_tokens, seen_tokens)) filter (complete) / nullif(sum(seen_tokens) filter (complete), 0)::double
+    sum(least(hit_tokens + restored_tokens, seen_tokens)) filter (complete and seen_tokens is not null)
+      / nullif(sum(seen_tokens) filter (complete), 0)::double
       as reuse_ratio,
     quantile_cont(ttft_ns / 1e9, [0.5, 0.95]) filter (complete) as ttft
   from t

@@ -1,5 +1,5 @@
 -- Whether it gets better or worse: figures of the complete turns of a range, of the earlier and of the later half of its time. The
--- difference has no interval; ``compare`` of two times has.
+-- difference has no interval; ``compare`` of two times has. Without rows where the turns are of several runs: those are no trend.
 --
 -- Example: from trend(null, null, null, null)
 --
@@ -17,9 +17,12 @@ create or replace macro trend(
   the_replica := null, the_model := null, the_tenant := null, the_conversation := null
 ) as table
 with t as materialized (
-  select start_ns, prompt_tokens, hit_tokens, restored_tokens, recomputed_tokens, new_tokens, seen_tokens, ttft_ns
+  select start_ns, run, prompt_tokens, hit_tokens, restored_tokens, recomputed_tokens, new_tokens, seen_tokens, ttft_ns
   from _verdicts_in(the_engine, the_run, since, until, the_replica, the_model, the_tenant, the_conversation)
   where complete
+),
+runs as (
+  select count(distinct coalesce(run, '')) as n from t
 ),
 halves as (
   select
@@ -29,7 +32,7 @@ halves as (
     sum(restored_tokens) / nullif(prompt, 0) as restored,
     sum(recomputed_tokens) / nullif(prompt, 0) as recomputed,
     sum(new_tokens) / nullif(prompt, 0) as new,
-    sum(least(hit_tokens + restored_tokens, seen_tokens)) / nullif(sum(seen_tokens), 0)::double as reuse,
+    sum(least(hit_tokens + restored_tokens, seen_tokens)) filter (seen_tokens is not null) / nullif(sum(seen_tokens), 0)::double as reuse,
     median(ttft_ns / 1e9) as ttft
   from t
   cross join (select min(start_ns) as first_ns, max(start_ns) as last_ns from t) as e
@@ -55,5 +58,6 @@ select
   later - earlier as difference,
   any_value(unit) as unit
 from figures
+where (select n from runs) = 1
 group by figure, place
 order by place;

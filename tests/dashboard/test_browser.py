@@ -47,10 +47,10 @@ def test_from_the_overview_to_a_turn_and_on_to_the_turn_that_evicted_it(server: 
         there.open("/")
         there.page.get_by_text("22,000 prompt tokens of 6 complete turns").wait_for()
         there.page.locator(".st-key-lost .barlayer .point").nth(1).click(force=True)
-        there.page.get_by_text("Only main cause evicted.slots").wait_for()
+        there.page.get_by_text("Only cause evicted.slots").wait_for()
         there.settled()
         assert there.page.url == f"{server}/conversations?cause=evicted.slots"
-        there.click_cell(table=1, row=0)
+        there.click_cell(table=0, row=0)
         assert there.page.url == f"{server}/turn?cause=evicted.slots&turn=a-2"
         assert there.texts()[0] == "a-2"
         there.page.get_by_text("to make room for turn b-2 of agent-b.").first.wait_for()
@@ -95,18 +95,18 @@ def test_a_turn_is_chosen_among_small_charts(server: str) -> None:
 def test_filters_stand_in_the_address_and_going_back_brings_them_back(server: str) -> None:
     with tab(server) as there:
         there.open("/conversations")
-        there.page.get_by_label("Main cause").click()
+        there.page.get_by_label("Cause", exact=True).click()
         there.page.get_by_role("option", name="evicted.slots").click()
-        there.page.get_by_text("Only main cause evicted.slots").wait_for()
+        there.page.get_by_text("Only cause evicted.slots").wait_for()
         there.settled()
         assert there.page.url == f"{server}/conversations?cause=evicted.slots"
-        there.click_cell(table=1, row=0)
+        there.click_cell(table=0, row=0)
         assert there.page.url == f"{server}/turn?cause=evicted.slots&turn=a-2"
         there.page.go_back()
-        there.page.get_by_text("Only main cause evicted.slots").wait_for()
+        there.page.get_by_text("Only cause evicted.slots").wait_for()
         there.page.go_forward()
         there.page.get_by_role("link", name="Back to the list").click()
-        there.page.get_by_text("Only main cause evicted.slots").wait_for()
+        there.page.get_by_text("Only cause evicted.slots").wait_for()
         there.settled()
         there.page.get_by_role("button", name="Show all").click()
         there.page.get_by_text("7 turns, the latest first").wait_for()

@@ -101,7 +101,7 @@ def test_a_filter_that_nothing_matches(open_app: Callable, agents_file: Path) ->
 
 def test_a_cause_that_there_cannot_be(open_app: Callable, agents_file: Path) -> None:
     app = open_app(agents_file).at("conversations", cause="evicted.slot")
-    assert [item.value for item in app.page.warning] == ["No turn can have this main cause."]
+    assert [item.value for item in app.page.warning] == ["No turn can have this cause."]
     assert app.texts()[1].startswith("There is no cause 'evicted.slot'. Is one of these meant: evicted.slots, ")
     assert app.page.selectbox("filter-cause").value == "evicted.slot"
     assert not app.page.error

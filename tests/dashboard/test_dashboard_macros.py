@@ -138,6 +138,59 @@ def test_the_trend_of_two_halves(store: MemoryStore) -> None:
     assert {row["unit"] for row in rows.values()} == {"ratio", "s"}
 
 
+def test_reuse_is_the_same_in_every_answer() -> None:
+    """A turn of which nobody knows what had been seen is in no ratio: b hits 16 of 64 tokens that had been, u 64 of unknown ones."""
+    scene = Scene()
+    keys = [f"k{number}" for number in range(4)]
+    scene.serve("a", "a", 64, keys, 0.0, publish=keys)
+    scene.serve("b", "b", 100, keys, 10.0, hit=16)
+    turn = scene.recorder.turn("u", prompt_tokens=100, at_ns=scene.at(20))
+    turn.admitted(64, at_ns=scene.at(20))
+    turn.computed(64, 100, at_ns=scene.at(21))
+    turn.first_token(at_ns=scene.at(21))
+    turn.finished(at_ns=scene.at(22))
+    store = scene.store()
+    assert [row["seen_tokens"] for row in store.rows("select seen_tokens from turns order by start_ns")] == [0, 64, None]
+    for question in (
+        "select reuse_ratio from turn_totals(null, null, null, null, null, null, 1)",
+        "select reuse_ratio from report_totals(null, null, null, null)",
+        "select reuse_ratio from sources_over_time(null, null, null, null, 1)",
+    ):
+        assert store.rows(question) == [{"reuse_ratio": 0.25}], question
+
+
+def test_intervals_are_no_more_than_asked_for() -> None:
+    """Also where one turn's clock began in 1970."""
+    scene = Scene()
+    scene.serve("a", "a", 64, ["k"], 0.0)
+    store = scene.store()
+    store.connection.execute(
+        "insert into _turn_facts by name select * replace (1 as start_ns, 's' as span_id) from _turn_facts"
+    )
+    assert 2 <= len(store.rows("from sources_over_time(null, null, null, null, 60)")) <= 60
+
+
+def test_a_cause_that_is_not_the_main_one(store: MemoryStore) -> None:
+    """b-2 hit nearly all that had been seen; of 16 tokens nobody says why they were not there."""
+    rows = store.rows("from turns_page(null, null, null, null, null, 'unobserved.events_missing', 10, 1)")
+    assert {row["turn_id"]: row["main_cause"] for row in rows}["b-2"] == "provided.turn"
+
+
+def test_blame_of_one_engine_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = MemoryStore()
+    store.add(scenes.agents())
+    monkeypatch.setattr("memory_store.CountingIds", RandomIdGenerator)
+    second = scenes.Story(replica="r1")
+    second.turn("a-1", "agent-a", 4_000)
+    for number in range(3):
+        second.turn(f"b-{number}", f"agent-b{number}", 2_000, evicts=("agent-a", 50 * number, 50 * number + 50))
+    store.add(second.spans())
+    starts = {row["replica"]: row["resource_id"] for row in store.rows("select replica, resource_id from resources")}
+    for replica, pairs in (("r0", 1), ("r1", 3)):
+        rows = store.rows("from blame_of_conversations(null, null, null, null, 2, ?)", [starts[replica]])
+        assert {(row["replica"], row["of_pairs"]) for row in rows} == {(replica, pairs)}
+
+
 def test_first_tokens_by_verdict(store: MemoryStore) -> None:
     rows = store.rows("from first_tokens_by_verdict(null, null, null, null)")
     assert [(row["verdict"], row["turns"]) for row in rows] == [("hit", 3), ("recomputed", 1), ("cold", 2)]

@@ -143,6 +143,8 @@ def test_times_are_chosen(open_app: Callable, mixed_file: Path) -> None:
     "times",
     [
         {"since": "yesterday"},
+        {"since": "0001-01-01T00:00:00+05:00"},
+        {"until": "9999-12-31T23:59:59-05:00"},
         {"since": "2026-09-21T15:00:00Z", "until": "2026-09-21T14:00:00Z"},
         {"until": "2999-01-01T00:00:00Z"},
     ],
@@ -153,11 +155,56 @@ def test_times_that_cannot_be_meant(open_app: Callable, mixed_file: Path, times:
     assert any(item.value.startswith("4,800 of 4,800 tokens") for item in app.page.caption)
 
 
-@pytest.mark.parametrize("page", ["slots", "cost", "health"])
+@pytest.mark.parametrize("page", ["slots", "cost", "health", "compare"])
 def test_pages_on_what_is_shared_are_not_narrowed(open_app: Callable, mixed_file: Path, page: str) -> None:
     app = open_app(mixed_file).at(page, model="m1", tenant="t1", conversation="one")
     assert not any(text.startswith("Only") for text in app.texts())
     assert app.page.selectbox("filter-model").disabled
+
+
+def test_a_range_after_the_last_turn_is_empty(open_app: Callable, mixed_file: Path) -> None:
+    app = open_app(mixed_file).at(since="2026-09-22T00:00:00Z")
+    assert [item.value for item in app.page.info] == ["No turn matches these filters."]
+    assert not app.page.warning
+
+
+def test_any_length_of_time(open_app: Callable, mixed_file: Path) -> None:
+    app = open_app(mixed_file).at(last="5m")
+    assert app.page.selectbox("filter-time").value == "5m"
+    assert any(item.value.startswith("3,200 of 3,200 tokens") for item in app.page.caption)
+    wrong = open_app(mixed_file).at(last="zzz")
+    assert "This length of time cannot be meant, and is left out." in [item.value for item in wrong.page.warning]
+
+
+def test_an_old_conversation_is_found_though_times_are_automatic(
+    open_app: Callable, mixed_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("turnlens.dashboard.filters._QUICK_TURNS", 1)
+    app = open_app(mixed_file).at("conversations")
+    assert app.page.selectbox("filter-time").options[0] == "automatic: the last hour"
+    assert not any(text.startswith("Only") for text in app.texts())
+    assert [row["turn_id"] for row in app.table(-1)] == ["y-1"]
+    one = app.at("turn", turn="x-1")
+    links = {item.proto.label: item.proto.query_string for item in one.page.get("page_link")}
+    assert links["Its conversation, turn by turn"] == "conversation=one"
+    assert [row["turn_id"] for row in app.at("conversations", conversation="one").table(-1)] == ["x-1"]
+
+
+def test_a_conversation_that_comes_in_two_runs(open_app: Callable, tmp_path: Path) -> None:
+    story = scenes.Story()
+    for number in range(2):
+        for run in ("A", "B"):
+            story.turn(f"{run}{number}", "conv", 1_600 * (number + 1), run=run)
+    app = open_app(scenes.file_store(tmp_path / "runs.duckdb", story.spans())).at("conversations", conversation="conv", run="A")
+    strip = traces(app.charts()[1])
+    assert [point[0] for point in strip["first token"]["customdata"]] == ["A0", "A1"]
+
+
+def test_the_trend_is_of_one_run(open_app: Callable, mixed_file: Path) -> None:
+    both, one = open_app(mixed_file).at(), open_app(mixed_file).at(run="r1")
+    assert {item.delta for item in both.page.metric} == {""}
+    assert "Below each share" not in str([item.value for item in both.page.caption])
+    assert "Below each share" in str([item.value for item in one.page.caption])
 
 
 def test_filters_go_along_from_page_to_page(open_app: Callable, mixed_file: Path) -> None:
@@ -234,7 +281,7 @@ def test_compare_two_runs(open_app: Callable, mixed_file: Path) -> None:
     app = open_app(mixed_file).at("compare")
     assert app.page.selectbox("by").value == "run"
     assert (app.page.selectbox("side-a").value, app.page.selectbox("side-b").value) == ("r1", "r2")
-    assert app.figures() == {"A [turns]": "1", "B [turns]": "1"}
+    assert app.figures() == {"A [turns in the store]": "1", "B [turns in the store]": "1"}
     rows = {row["figure"]: row for row in app.table(0)}
     assert (rows["prompt_tokens"]["a"], rows["prompt_tokens"]["b"]) == (1_600, 3_200)
     app.page.selectbox("side-b").select("r1")
@@ -319,12 +366,23 @@ def test_sql_that_is_refused(open_app: Callable, agents_file: Path, sql: str, sa
         ("select [1, 2] as a, {'b': 1} as c, null as d", {"a": "[1, 2]", "c": "{'b': 1}", "d": None}),
         ("select 1 as a, 2 as a", {"a": 1, "a_1": 2}),
         ("from turns where false", None),
+        ("select date '0001-01-01' - 400000 as a, 1 as b", {"a": "-1095-11-03", "b": 1}),
     ],
 )
 def test_results_of_any_shape(open_app: Callable, agents_file: Path, sql: str, row: dict | None) -> None:
     app = open_app(agents_file).at("sql", sql=sql)
     assert not app.page.error
     assert app.table(0) == ([] if row is None else [row])
+
+
+@pytest.mark.parametrize(
+    "column",
+    ["'a'::blob", "'101'::bit", "date '0001-01-01' - 400000", "interval 1 day", "uuid()", "1.5::decimal(9, 2)", "[1]", "null"],
+)
+def test_results_that_are_drawn(open_app: Callable, agents_file: Path, column: str) -> None:
+    app = open_app(agents_file).at("sql", sql=f"select {column} as x, i from range(3) as t(i)")
+    assert not app.page.error
+    assert len(app.charts()) == 1
 
 
 def test_what_can_be_asked(open_app: Callable, agents_file: Path) -> None:

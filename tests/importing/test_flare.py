@@ -138,6 +138,28 @@ def test_followed_as_it_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         assert told(collector.http_url, 2) == [(2, 128, 25_000_000), (1, 64, 9_000_000)]
 
 
+def test_of_starts_without_times_that_were_there_already_the_last_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As an import does; one that comes while it is followed has the time of its coming."""
+    monkeypatch.setattr(following, "_EVERY_SECONDS", 0.05)
+    monkeypatch.setattr(flare, "_QUIET_SECONDS", 0.5)
+    log, store = tmp_path / "flare.log", tmp_path / "s.duckdb"
+    log.write_text("".join(MEMORY.format(0, 1, 1_000 * slots, slots) + "\n" for slots in (8, 16, 4)))
+    settings = Settings(store=store, http_port=0, grpc_port=0, follow=f"ring0=flare:{log}")
+    for _ in range(2):
+        with Collector(settings) as collector:
+            assert told(collector.http_url, 1) == [(1, 4, 4_000)]
+            assert collector.counters._counts["lines_unread"] == 2
+    with Collector(settings) as collector, log.open("a") as file:
+        time.sleep(0.5)
+        file.write(MEMORY.format(0, 1, 32_000, 32) + "\n")
+        file.flush()
+        assert told(collector.http_url, 2) == [(1, 4, 4_000), (1, 32, 32_000)]
+    with Collector(settings) as collector:
+        assert told(collector.http_url, 2) == [(1, 4, 4_000), (1, 32, 32_000)]
+
+
 def told(url: str, starts: int) -> list[tuple[Any, ...]]:
     """What is told of starts, when there are so many."""
     store = connect(url)
