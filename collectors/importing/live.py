@@ -38,10 +38,10 @@ class Live(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """What is known where following begins. ``anchor_of`` is of kinds whose clock begins with the server; ``kept`` keeps the
-    time that is given first for a name, and asked with None says it; ``written_ns`` says when a line without a time was written,
-    ``catching_up`` whether it was there already; ``seed`` names the start that the file goes on from; ``ranks`` is how many must
-    hold a restored span."""
+    """What is known where following begins. ``anchor_of`` is of kinds whose clock begins with the server. ``kept`` keeps the
+    time that is given first for a name, and asked with None says it. ``written_ns`` says when a line without a time was
+    written, ``catching_up`` whether it was there already. ``seed`` names the start that the file goes on from; ``ranks`` is
+    how many must hold a restored span."""
 
     origin: Origin
     account: Account

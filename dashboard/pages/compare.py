@@ -17,6 +17,9 @@ _KINDS = {"run": "runs", "version": "versions", "engine": "engines", "half": "th
 
 def page(store: Store, chosen: Filters) -> None:
     """The whole page."""
+    if chosen.last_ns is None:
+        pieces.no_turns(store)
+        return
     choices = {kind: _choices(store, kind, chosen) for kind in comparing.KINDS}
     named = address.read("by")
     first = next((kind for kind in comparing.KINDS if len(choices[kind]) > 1), "half")

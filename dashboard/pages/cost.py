@@ -33,8 +33,8 @@ def _snapshots(store: Store, chosen: Filters) -> None:
     st.subheader("What a snapshot costs")
     st.caption(
         "Time to the first token against messages, publishes or restores, and tokens, by least squares, with 95 % intervals. "
-        "Cold: nothing was reused. Warm: the whole prompt. Grown: all that had been seen, with new text behind it. Fits over as "
-        "many turns as they have parameters are in the table alone; runs are fitted together unless one is chosen."
+        "Cold: nothing was reused. Warm: the whole prompt. Grown: all that had been seen, with new text behind it. Fits over "
+        "as many turns as they have parameters are in the table alone; runs are fitted together unless one is chosen."
     )
     table = frames.within(store, ("snapshot_cost",), chosen.over)["snapshot_cost"]
     fits: list[Row] = table.to_pylist()
