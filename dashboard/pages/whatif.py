@@ -98,7 +98,8 @@ def _answer(answer: WhatIf) -> None:
         table,
     )
     pieces.table(table, columns.WHATIF, "whatif-rows")
-    st.text(whatif_text.check(answer))
+    if answer.check is None or answer.check.close:
+        st.text(whatif_text.check(answer))
     with st.expander("What the replay assumes"):
         st.text(whatif_text.basis(answer))
 
