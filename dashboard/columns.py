@@ -106,6 +106,15 @@ BLAME = {
     "restored_tokens": tokens("restored"),
     "lost_seconds": seconds("lost [s]", "Of these turns, to the first token."),
 }
+STARTS = {
+    "engine": text("engine"),
+    "replica": text("replica"),
+    "runs": text("runs", 200),
+    "total_slots": tokens("slots", "Empty: an engine of blocks, or not known."),
+    "pool_tokens": tokens("KV tokens"),
+    "limited_by": text("limited by"),
+    "told_by": text("as says", help_text="Itself (engine), its log, or gauges: what was free and taken at most."),
+}
 CAUSES = {
     "start_token": tokens("from token"),
     "end_token": tokens("to token"),

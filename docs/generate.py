@@ -134,7 +134,7 @@ GROUPS = {
     "Where the time goes": "report_totals lost_by_cause cause_names lease_gaps changed_messages",
     "How much may come between": "retention_curve retention_half reasks",
     "Slots or memory, and who took whose place": (
-        "bounds_in evictions_by_reason occupancy_in blame_of_conversations blame_of_turns"
+        "engine_starts bounds_in evictions_by_reason occupancy_in blame_of_conversations blame_of_turns"
     ),
     "What-if: the recorded stream that it replays": (
         "reference_engines reference_size reference_turn_count reference_turns reference_changes"

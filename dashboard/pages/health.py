@@ -15,6 +15,8 @@ _LEVELS = {"bad": ("bad", ":material/error:"), "warn": ("a warning", ":material/
 
 def page(store: Store, chosen: Filters) -> None:
     """The whole page."""
+    (totals,) = frames.within(store, ("turn_totals",), chosen.over, rows_each=1)["turn_totals"].to_pylist()
+    pieces.figures({"complete turns": f"{totals['complete_turns']:,}", "incomplete turns": f"{totals['incomplete_turns']:,}"})
     with st.spinner("Asking", show_time=True):
         table = frames.health_within(store, chosen.over)
     findings: list[Row] = table.to_pylist()

@@ -16,44 +16,45 @@ _VALUES = {"lost_seconds": "seconds lost", "evictions": "evictions", "tokens_evi
 
 def page(store: Store, chosen: Filters) -> None:
     """The whole page."""
-    with st.spinner("Asking", show_time=True):
-        found = frames.within(store, ("bounds_in", "evictions_by_reason"), chosen.over)
-    starts: list[Row] = found["bounds_in"].to_pylist()
-    if not starts:
+    starts = frames.within(store, ("engine_starts",), chosen.over)["engine_starts"]
+    if not starts.num_rows:
         st.info("Nothing is known of any engine's slots or memory here.", icon=":material/filter_alt_off:")
         st.text("Turns, or what an engine says is free, tell of them: `turnlens serve --scrape NAME=http://HOST:PORT/metrics`.")
         return
-    bounds = _start(starts)
-    reasons = [row for row in found["evictions_by_reason"].to_pylist() if row["resource_id"] == bounds["resource_id"]]
-    verdict, *more = occupancies.sentences(bounds, reasons, next_step=False)
-    pieces.strong(verdict, "verdict")
-    with st.container(gap="xxsmall"):
-        for line in more:
-            st.text(line.strip())
-    _occupancy(store, chosen, bounds)
-    if reasons:
-        _evicted(reasons)
-        _blame(store, chosen, bounds)
-    if not bounds["gauges_only"]:
-        _retention(store, chosen)
+    pieces.table(starts, columns.STARTS, "starts")
+    start = _start(starts.to_pylist())
+    with st.spinner("Asking", show_time=True):
+        found = frames.within(store, ("bounds_in", "evictions_by_reason"), chosen.over)
+    of_start = {name: [row for row in table.to_pylist() if row["resource_id"] == start] for name, table in found.items()}
+    reasons = of_start["evictions_by_reason"]
+    for bounds in of_start["bounds_in"]:
+        verdict, *more = occupancies.sentences(bounds, reasons, next_step=False)
+        pieces.strong(verdict, "verdict")
+        with st.container(gap="xxsmall"):
+            for line in more:
+                st.text(line.strip())
+        _occupancy(store, chosen, bounds)
+        if reasons:
+            _evicted(reasons)
+            _blame(store, chosen, bounds)
+        if not bounds["gauges_only"]:
+            _retention(store, chosen)
 
 
-def _start(starts: list[Row]) -> Row:
+def _start(starts: list[Row]) -> str:
     """The engine start that is looked at: the one in the address, else the latest."""
     by_id = {row["resource_id"]: row for row in starts}
     named = address.read("start")
-    now = named if named in by_id else starts[-1]["resource_id"]
-    if len(starts) == 1:
-        st.text(occupancies.who(starts[0]))
-        return starts[0]
-    st.selectbox(
-        "Engine start",
-        list(by_id),
-        key="start",
-        format_func=lambda name: f"{occupancies.who(by_id[name])}, from {wording.clock(by_id[name]['from_ns'], day=True)}",
-        on_change=address.follow("start", "start", now),
-    )
-    return by_id[now]
+    now: str = named if named is not None and named in by_id else starts[-1]["resource_id"]
+    if len(starts) > 1:
+        st.selectbox(
+            "Engine start",
+            list(by_id),
+            key="start",
+            format_func=lambda name: f"{occupancies.who(by_id[name])}, from {wording.clock(by_id[name]['from_ns'], day=True)}",
+            on_change=address.follow("start", "start", now),
+        )
+    return now
 
 
 def _occupancy(store: Store, chosen: Filters, bounds: Row) -> None:

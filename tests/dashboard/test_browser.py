@@ -1,6 +1,7 @@
 """The dashboard in a real browser: opened, clicked through, bookmarked, at two widths, light and dark."""
 
 from collections.abc import Generator
+from contextlib import ExitStack
 from pathlib import Path
 
 import chromium
@@ -290,6 +291,33 @@ def test_a_store_that_goes_away_and_comes_back(tmp_path: Path) -> None:
         there.page.get_by_role("button", name="Try again").click()
         there.page.get_by_text("22,000 prompt tokens of 6 complete turns").wait_for()
         there.settled().assert_sound()
+
+
+def test_a_collector_that_goes_away_and_comes_back(tmp_path: Path) -> None:
+    file = scenes.file_store(tmp_path / "store.duckdb", scenes.agents())
+    with Collector(Settings(store=file, http_port=0, grpc_port=0)) as collector, ExitStack() as open_tabs:
+        url = collector.http_url
+        root = open_tabs.enter_context(dashboard(url))
+        there = open_tabs.enter_context(tab(root))
+        there.open("/slots")
+        there.page.get_by_text("How full they were").wait_for()
+        kept = open_tabs.pop_all()
+    with kept:
+        there.page.get_by_role("button", name="Refresh").click()
+        there.page.get_by_text("The store cannot be read now.").wait_for()
+        there.settled().assert_sound()
+        with Collector(Settings(store=file, http_port=int(url.rpartition(":")[2]), grpc_port=0)):
+            there.page.get_by_role("button", name="Try again").click()
+            there.page.get_by_text("How full they were").wait_for()
+            there.settled().assert_sound()
+
+
+def test_a_store_with_broken_turns_alone(tmp_path: Path) -> None:
+    file = scenes.file_store(tmp_path / "broken.duckdb", scenes.only_broken())
+    with dashboard(file) as root, tab(root) as there:
+        for page in ("", "conversations", "turn?turn=c-1", "slots", "whatif", "compare", "cost", "sql", "health"):
+            there.open(f"/{page}").assert_sound()
+            there.picture(PICTURES / f"broken-{page.partition('?')[0] or 'overview'}.png")
 
 
 def test_an_empty_store_says_what_to_do(tmp_path: Path) -> None:

@@ -222,7 +222,10 @@ def test_filters_go_along_from_page_to_page(open_app: Callable, mixed_file: Path
 def test_slots(open_app: Callable, agents_file: Path) -> None:
     app = open_app(agents_file).at("slots")
     texts = app.texts()
-    assert texts[0] == "test/r0: 4 slots, 100,000 KV tokens"
+    assert app.table(0) == [
+        {"engine": "test", "replica": "r0", "total_slots": 4, "pool_tokens": 100_000}
+        | {name: app.table(0)[0][name] for name in ("runs", "limited_by", "told_by", "from_ns", "until_ns", "resource_id")}
+    ]
     assert any("1 eviction for slots, 2,400 tokens lost" in text for text in texts)
     assert headers(app) == [
         "How full they were",
@@ -235,8 +238,8 @@ def test_slots(open_app: Callable, agents_file: Path) -> None:
     assert {trace["name"] for trace in occupancy["data"]} >= {"there is", "taken, by the engine", "evictions for slots"}
     assert while_free["data"][0]["name"] == "while most of the memory was free"
     assert while_free["data"][0]["x"] == [1]
-    assert app.table(0)[0]["evictor_conversation"] == "agent-b"
-    assert app.table(0)[0]["victim_conversation"] == "agent-a"
+    assert app.table(1)[0]["evictor_conversation"] == "agent-b"
+    assert app.table(1)[0]["victim_conversation"] == "agent-a"
 
 
 def test_what_passes_between_is_chosen(open_app: Callable, agents_file: Path) -> None:
@@ -310,7 +313,8 @@ def test_cost(open_app: Callable, agents_file: Path) -> None:
 
 def test_health(open_app: Callable, agents_file: Path) -> None:
     app = open_app(agents_file).at("health")
-    assert app.figures() == {"bad": "0", "warn": "0", "ok": str(len(app.table(0)))}
+    levels = {"bad": "0", "warn": "0", "ok": str(len(app.table(0)))}
+    assert app.figures() == {"complete turns": "6", "incomplete turns": "1"} | levels
     figures = {row["topic"]: row["figure"] for row in app.table(0)}
     assert figures["complete_turns"] == "6 of 7 turns"
     assert figures["incomplete_turns"].startswith("positions_unobserved: 1 of 7 turns (14.3 %), 1 of them left by their client")
