@@ -159,14 +159,20 @@ def _ranges(item: SqlObject) -> bool:
 
 
 def _own(item: SqlObject) -> tuple[str, ...]:
-    """The arguments besides the range."""
-    return tuple(name for name in item.arguments if name not in (*RANGE, *NARROWER)) if _ranges(item) else item.arguments
+    """The arguments besides the range, and besides what narrows it where all of that can be given."""
+    if not _ranges(item):
+        return item.arguments
+    return item.arguments[len(RANGE) : -len(NARROWER) if _narrows(item) else None]
+
+
+def _narrows(item: SqlObject) -> bool:
+    return item.arguments[-len(NARROWER) :] == NARROWER
 
 
 def _call(item: SqlObject, over: Range, arguments: Mapping[str, object]) -> tuple[str, list[object]]:
     given: dict[str, object] = {**over.named, **arguments} if _ranges(item) else dict(arguments)
     narrower = [name.removeprefix("the_") for name, value in over.narrower.items() if value is not None]
-    if narrower and _ranges(item) and not set(NARROWER) <= set(item.arguments):
+    if narrower and _ranges(item) and not _narrows(item):
         raise QueryError(f"{item.name} cannot be narrowed to a {' or a '.join(narrower)}.")
     for name in _own(item):
         if name not in given and ARGUMENTS[name].null is None:

@@ -51,7 +51,13 @@ def test_every_verb(verb: list[str], scene: str, form: list[str], stores: dict[s
     done = CliRunner().invoke(turnlens, [*verb, *form, "--store", str(stores[scene])])
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     assert done.exit_code in (0, 2), done.output
+    assert " has no argument " not in done.output
     assert done.output.strip()
+
+
+def test_turns_that_are_broken_are_listed(stores: dict[str, Path]) -> None:
+    done = CliRunner().invoke(turnlens, ["turns", "--store", str(stores["only_broken"]), "--format", "csv"])
+    assert (done.exit_code, len(done.output.splitlines())) == (0, 3)
 
 
 def test_a_report_without_a_complete_turn(stores: dict[str, Path]) -> None:

@@ -126,6 +126,12 @@ def test_several_at_once_get_each_what_it_takes(store: MemoryStore) -> None:
         ("spans; drop table spans", None, {}, "There is no table, view or macro"),
         ("retention_curve", None, {}, "retention_curve needs axis: what passed between"),
         ("retention_curve", None, {"axes": "turns"}, "retention_curve has no argument 'axes'. It takes axis."),
+        (
+            "list_turns",
+            None,
+            {"the_model": "m", "most": 1},
+            "list_turns has no argument 'the_model'. It takes most, the_conversation",
+        ),
         ("lost_by_cause", None, {"since": 0}, "lost_by_cause has no argument 'since'. It takes none."),
         ("turns", Range(), {}, "turns is not about a range."),
     ],
