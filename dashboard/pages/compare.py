@@ -9,6 +9,7 @@ from turnlens.dashboard.pieces import Row
 from turnlens.queries import comparing, frames
 from turnlens.queries.comparing import Sides
 from turnlens.queries.errors import QueryError
+from turnlens.queries.ranges import Range
 from turnlens.queries.store import Store
 from turnlens.queries.words import counted
 
@@ -85,7 +86,8 @@ def _sides(kind: str, choices: list[Row], chosen: Filters) -> Sides | None:
     if picked[0] == picked[1]:
         st.info("A and B are the same: choose another one.", icon=":material/info:")
         return None
-    over = chosen.over
+    # Names say which turns are meant; a time that nobody chose must not leave one of them out.
+    over = Range(chosen.over.engine, chosen.over.run) if chosen.automatic else chosen.over
     return comparing.within(kind, picked[0], picked[1], over)
 
 

@@ -293,6 +293,14 @@ def test_compare_two_runs(open_app: Callable, mixed_file: Path) -> None:
     assert [item.value for item in same.page.info] == ["A and B are the same: choose another one."]
 
 
+def test_runs_are_compared_whole_though_times_are_automatic(
+    open_app: Callable, mixed_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("turnlens.dashboard.filters._QUICK_TURNS", 1)
+    rows = {row["figure"]: row for row in open_app(mixed_file).at("compare").table(0)}
+    assert (rows["prompt_tokens"]["a"], rows["prompt_tokens"]["b"]) == (1_600, 3_200)
+
+
 def test_compare_two_halves(open_app: Callable, agents_file: Path) -> None:
     app = open_app(agents_file).at("compare")
     assert app.page.selectbox("by").value == "half"
