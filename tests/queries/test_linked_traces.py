@@ -62,12 +62,12 @@ def test_a_chat_trace_is_linked_as_its_block_ids_say(tmp_path: Path) -> None:
     assert found_links == expected
     # Two more share most of an earlier prompt: 45 of its 48 blocks, 10 of 12.
     blocks = {f"chat:{number}": json.loads(line)["hash_ids"] for number, line in enumerate(lines, 1)}
-    shared = [
+    shared = sorted(
         [sum(a == b for a, b in zip(blocks[row["turn_id"]], blocks[row["previous_turn_id"]], strict=False)), len(before)]
         for row in rows
         if row["linked_by"] == "shared_prefix" and (before := blocks[row["previous_turn_id"]])
-    ]
-    assert shared == [[45, 48], [10, 12]]
+    )
+    assert shared == [[10, 12], [45, 48]]
     store.close()
 
 
