@@ -12,8 +12,8 @@ from benchmarks.table import Row, table
 RUNS = 5
 _HEAD = f"Medians of {RUNS} runs on two shared, noisy cores: read the ratios. Made by `make bench`.\n\n"
 _BROWSING = (
-    "\nThe dashboard in headless Chromium, medians of 3, on the store of 20 million spans. Where nothing else is said,\n"
-    "with the times that a page chooses by itself: the longest up to the last turn with at most 100,000 turns.\n\n"
+    "\nThe dashboard in headless Chromium, medians of 3 (of first contents of 4), on 20 million spans. Where nothing else is\n"
+    "said, with the times that a page chooses by itself: the longest up to the last turn with at most 100,000 turns.\n\n"
 )
 _ANSWERS = "\nAnswers on generated stores, against what was promised; a query is stopped after 30 s.\n\n"
 

@@ -1,8 +1,8 @@
 """How long the dashboard takes in a browser on a large store: until a page shows its first content, and until a changed filter
 has changed it; and how long senders wait for a collector that is asked by it. Real headless Chromium and real servers.
 
-Run as ``python -m benchmarks.browsing [SPANS]`` by itself. The first content is the first figure, chart, table or finding. A
-page is opened in a new tab whose server has shown it once: what a person waits for who keeps it open.
+Run as ``python -m benchmarks.browsing [SPANS]`` by itself. The first content is the first figure, chart, table or finding:
+the median of four looks, the first one among them.
 """
 
 import argparse

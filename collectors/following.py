@@ -48,7 +48,7 @@ class _Into(SpanExporter):
         return SpanExportResult.SUCCESS if taken else SpanExportResult.FAILURE
 
     def send_metrics(self, request: ExportMetricsServiceRequest) -> None:
-        """Gauges, as spans."""
+        """Store gauges, in the same way."""
         self._store(METRICS, request.SerializeToString())
 
     def _store(self, signal: Signal, body: bytes) -> bool:

@@ -253,8 +253,8 @@ def plain(result: pa.Table) -> pa.Table:
     """A result of any shape as a table of plain cells: what is nested becomes text."""
     nested = [pa.types.is_nested(kind) for kind in result.schema.types]
     columns: list[Any] = [
-        pa.array([None if value is None else str(value) for value in column.to_pylist()], pa.string()) if complex_ else column
-        for column, complex_ in zip(result.columns, nested, strict=True)
+        pa.array([None if value is None else str(value) for value in column.to_pylist()], pa.string()) if is_nested else column
+        for column, is_nested in zip(result.columns, nested, strict=True)
     ]
     return pa.Table.from_arrays(columns, names=_different(result.column_names))
 

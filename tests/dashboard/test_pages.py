@@ -7,7 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import dashboard_scenes as scenes
+import duckdb
 import pytest
+from memory_store import Scene
+
+from turnlens.collectors import arriving
+from turnlens.collectors.decode_metrics import decode_metrics
+from turnlens.collectors.scraping import request_of
+from turnlens.collectors.targets import Target
 
 DASHBOARD = Path(__file__).parents[2] / "dashboard"
 PAGES = ["overview", "conversations", "turn", "slots", "whatif", "compare", "cost", "sql", "health"]
@@ -250,10 +257,32 @@ def test_what_passes_between_is_chosen(open_app: Callable, agents_file: Path) ->
     assert app.charts()[-1]["layout"]["xaxis"]["title"]["text"] == "passed in between, from so many other turns on"
 
 
-def test_gauges_alone(open_app: Callable, tmp_path: Path) -> None:
-    """A store without turns still says which slots there are; without anything it says what to do."""
+def test_nothing_is_known_of_slots(open_app: Callable, tmp_path: Path) -> None:
     app = open_app(scenes.file_store(tmp_path / "empty.duckdb", [])).at("slots")
     assert [item.value for item in app.page.info] == ["Nothing is known of any engine's slots or memory here."]
+
+
+def test_gauges_alone(open_app: Callable, tmp_path: Path) -> None:
+    """Flare's metrics, and nothing else: slots against memory all the same, and no turn is made up."""
+    file = scenes.file_store(tmp_path / "gauges.duckdb", [])
+    page = "# TYPE flare_free_snapshots gauge\nflare_free_snapshots 0\n# TYPE flare_cached_checkpoints gauge\n"
+    page += "flare_cached_checkpoints 32\n# TYPE flare_free_kv_tokens gauge\nflare_free_kv_tokens 22226688\n"
+    with duckdb.connect(str(file)) as connection:
+        for second in range(3):
+            request = request_of(Target("ring0", "http://ring0/metrics"), page, Scene.at(5 * second))
+            batch = decode_metrics(request, Scene.at(0))
+            known = {row[0] for row in connection.execute("select resource_id from resources").fetchall()}
+            arriving.insert_resources(connection, [batch], known)
+            arriving.insert_points(connection, [batch])
+    app = open_app(file).at("slots")
+    (start,) = app.table(0)
+    assert (start["engine"], start["total_slots"], start["told_by"]) == ("ring0", 32, "gauges")
+    # A sample every five seconds, in intervals of one.
+    assert (
+        app.texts()[0]
+        == "Unknown in 8 of 11 intervals (1.0 s), slot-bound in 3. At the end slots are the limit, memory is not."
+    )
+    assert headers(app) == ["How full they were"]
 
 
 # -- what if, compare, cost, health -----------------------------------------------------------------------------------------
