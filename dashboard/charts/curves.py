@@ -34,26 +34,31 @@ def reuse(curve: Sequence[Row], unit: str, knees: Sequence[Row]) -> Figure:
                 **hovering([_capacity_hover(row) for row in of]),
             }
         )
-    marks: list[Row] = [
-        {
-            "x": knee["capacity"],
-            "y": 100 * knee["reuse_ratio"],
-            "text": f"stops growing at {knee['capacity']:,}",
-            "ay": 34 + 26 * number,  # so that two beside each other can be read
-        }
-        for number, knee in enumerate(knees)
-        if knee["capacity"] is not None and knee["reuse_ratio"] is not None
-    ]
-    marks += [
-        {"x": row["capacity"], "y": 100 * row["reuse_ratio"], "text": "what ran", "ay": -34}
-        for row in curve
-        if "what ran" in row["note"] and row["reuse_ratio"] is not None
-    ]
-    drawn = sheet(height=400)
+    # Marks with a legend, not words in the chart: those would lie on each other where it is narrow.
+    stops = [knee for knee in knees if knee["capacity"] is not None and knee["reuse_ratio"] is not None]
+    ran = [row for row in curve if "what ran" in row["note"] and row["reuse_ratio"] is not None]
+    for name, symbol, of in (("reuse stops growing", "star", stops), ("what ran", "diamond-open", ran)):
+        if of:
+            traces.append(
+                {
+                    "type": "scatter",
+                    "mode": "markers",
+                    "name": name,
+                    "x": [row["capacity"] for row in of],
+                    "y": [100 * row["reuse_ratio"] for row in of],
+                    "marker": {
+                        "symbol": symbol,
+                        "size": 15,
+                        "color": COLOURS["recomputed"],
+                        "line": {"color": EDGE, "width": 2},
+                    },
+                    **hovering([hover(name, f"{row['policy']}: {row['capacity']:,} {unit}") for row in of]),
+                }
+            )
+    drawn = sheet(height=420)
     drawn |= {
         "xaxis": axis(f"capacity [{unit}]", tickformat=",d", rangemode="tozero"),
-        "yaxis": axis("reuse on the device [% of what had been seen]", range=[0, 104]),
-        "annotations": [{**mark, "ax": 0, "showarrow": True, "arrowhead": 2} for mark in marks],
+        "yaxis": axis("reuse on the device [% of seen]", range=[0, 104]),
     }
     return {"data": traces, "layout": drawn}
 
@@ -150,7 +155,7 @@ def rates(rows: Sequence[Row]) -> Figure:
     starts = list(dict.fromkeys(_start(row) for row in rows))
     drawn = sheet(height=120 + 40 * len(starts))
     drawn |= {
-        "xaxis": axis("tokens per second", type="log", dtick="D2", tickformat="~s"),
+        "xaxis": axis("tokens per second", type="log", dtick=1, tickformat="~s"),
         "yaxis": axis("engine start", categoryorder="array", categoryarray=starts[::-1]),
     }
     return {"data": traces, "layout": drawn}
@@ -202,7 +207,7 @@ def costs(rows: Sequence[Row]) -> Figure:
     lanes = [_fit(row) for row in known]
     drawn = sheet(height=110 + 30 * len(lanes))
     drawn |= {
-        "xaxis": axis("time to the first token, each [ms]", zeroline=True),
+        "xaxis": axis("each [ms]", zeroline=True, nticks=5),
         "yaxis": axis("fit", categoryorder="array", categoryarray=lanes[::-1]),
     }
     return {"data": traces, "layout": drawn}

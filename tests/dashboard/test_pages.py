@@ -292,7 +292,8 @@ def test_whatif(open_app: Callable, agents_file: Path) -> None:
     app = open_app(agents_file).at("whatif")
     assert "test/r0, 7 turns" in app.texts()
     (chart,) = app.charts()
-    assert [trace["name"] for trace in chart["data"]] == ["lru_leaf", "greedy_dual_size"]
+    names = [trace["name"] for trace in chart["data"]]
+    assert names[:3] == ["lru_leaf", "greedy_dual_size", "reuse stops growing"]
     assert any(text.startswith("Reuse stops growing at ") for text in app.texts())
     narrowed = open_app(agents_file).at("whatif", conversation="agent-a")
     assert {row["seen_tokens"] for row in narrowed.table(0)} == {8_992}  # 4,000 and 4,992
