@@ -4,7 +4,8 @@ Streamlit can bind a widget to the address by itself (``bind="query-params"``). 
 open then changes the widget but leaves the old address, and going back loses the filters.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import NoReturn
 
 import streamlit as st
 
@@ -34,6 +35,21 @@ def write(**values: str | int | None) -> None:
             st.query_params.pop(name, None)
         else:
             st.query_params[name] = str(value)
+
+
+def leave(page: str, target: str, query: Mapping[str, str]) -> NoReturn:
+    """Leave ``page`` by a click, for another with a query that would change what this one shows, too. Streamlit puts the query
+    into the browser's history under the old page before it goes to the new one, so that going back finds the old page with what
+    was meant for the new: ``come_back`` mends that, for the query says by ``from`` where it was made."""
+    st.session_state[f"left-{page}"] = st.query_params.to_dict()
+    st.switch_page(target, query_params={**query, "from": page})
+
+
+def come_back(page: str) -> None:
+    """Bring back the address that this page was left with, where going back led to the one that was meant for another page. In
+    the browser's history that takes the other's place, and adds nothing."""
+    if read("from") == page:
+        st.query_params.from_dict(st.session_state.get(f"left-{page}", {}))
 
 
 def settle(name: str) -> None:

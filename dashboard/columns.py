@@ -93,6 +93,7 @@ AFFECTED = {
     "main_cause": text("mostly because of", 170),
     "tenant": text("tenant"),
     "engine": text("engine"),
+    "runs": text("runs"),
 }
 BLAME = {
     "evictor_conversation": text("needed the room", 150, "Empty: nobody did (a lease ran out), or it was not said."),
@@ -110,6 +111,7 @@ STARTS = {
     "engine": text("engine"),
     "replica": text("replica"),
     "runs": text("runs", 200),
+    "turns": tokens("turns"),
     "total_slots": tokens("slots", "Empty: an engine of blocks, or not known."),
     "pool_tokens": tokens("KV tokens"),
     "limited_by": text("limited by"),
@@ -141,16 +143,10 @@ WHATIF = {
     "note": text("note", 200),
 }
 COMPARED = {
-    "figure": text("figure", 220),
-    "a": shown.NumberColumn("A", format="%.4g"),
-    "b": shown.NumberColumn("B", format="%.4g"),
-    "difference": shown.NumberColumn("B - A", format="%.4g"),
-    "low": shown.NumberColumn("95 % from", format="%.4g"),
-    "high": shown.NumberColumn("to", format="%.4g"),
-    "unit": text("unit"),
-    "differs": shown.CheckboxColumn("differs", help="The interval leaves out 0; empty where there is none."),
-    "turns_a": tokens("turns A"),
-    "turns_b": tokens("turns B"),
+    "figure": text("figure", 240),
+    **{name: shown.TextColumn(name, alignment="right") for name in ("A", "B", "B - A", "95 % interval")},
+    "turns A": tokens("turns A"),
+    "turns B": tokens("turns B"),
     "meaning": text("meaning", 400),
 }
 SPEEDS = {

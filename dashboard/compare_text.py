@@ -19,7 +19,17 @@ NOTE = (
 def render(of: Sides, rows: list[Row]) -> str:
     """The whole answer."""
     listed, more = shown(rows)
-    table = [
+    table = figures(listed)
+    parts = ["\n".join(head(letter, of, rows) for letter in "AB"), output.text_of(table, list(table[0]), "table").rstrip()]
+    if more:
+        parts[-1] += f"\nand {counted(more, 'more cause')}; --format csv prints all"
+    parts += [*sentences(listed), NOTE]
+    return "\n\n".join(parts) + "\n"
+
+
+def figures(rows: list[Row]) -> list[Row]:
+    """Every figure as a person reads it, with its unit: rows of macro compare."""
+    return [
         {
             "figure": row["figure"],
             "A": _value(row["a"], row["unit"]),
@@ -29,13 +39,8 @@ def render(of: Sides, rows: list[Row]) -> str:
             "turns A": row["turns_a"],
             "turns B": row["turns_b"],
         }
-        for row in listed
+        for row in rows
     ]
-    parts = ["\n".join(head(letter, of, rows) for letter in "AB"), output.text_of(table, list(table[0]), "table").rstrip()]
-    if more:
-        parts[-1] += f"\nand {counted(more, 'more cause')}; --format csv prints all"
-    parts += [*sentences(listed), NOTE]
-    return "\n\n".join(parts) + "\n"
 
 
 def judged(condition: Condition, outcome: str, rows: list[Row]) -> str:

@@ -97,7 +97,7 @@ def clear() -> None:
 
 def kept(**changes: str | None) -> dict[str, str]:
     """The filters, with changes, for a link to another page."""
-    there = {name: address.read(name) for name in (*NAMES, "live")}
+    there = {name: address.read(name) for name in (*NAMES, "live", "start")}
     return {name: value for name, value in {**there, **changes}.items() if value}
 
 

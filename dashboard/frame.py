@@ -61,6 +61,7 @@ def show(title: str, body: Callable[[Store, Filters], None], *, listed: bool = F
     """A page about the turns that the filters let through: its title, the filters, and ``body``, or what to do where the store
     has no turns. ``listed`` and ``shared`` as in ``filters.choose``."""
     enter()
+    address.come_back(next(name for name, (its, _) in _PAGES.items() if its == title))
     st.header(title)
     with stores.opened() as store:
         chosen = filters.choose(store, listed=listed, shared=shared)

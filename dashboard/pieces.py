@@ -152,6 +152,11 @@ def link_to_list(label: str, icon: str, **changes: str | None) -> None:
     st.page_link(LIST_PAGE, label=label, query_params=filters.kept(**changes), icon=icon)
 
 
+def go_to_list(page: str, **changes: str | None) -> NoReturn:
+    """Leave the page of this name for the page of conversations, with the filters that are set and changes of them."""
+    address.leave(page, LIST_PAGE, filters.kept(**changes))
+
+
 def go_to_turn(ask: str) -> NoReturn:
     """Leave for a turn's page. The filters go along: Streamlit puts the new page's query into the browser's history under the
     old page first, so without them going back would first lead to an unfiltered list."""

@@ -48,20 +48,18 @@ def _advice(store: Store, over: Range, causes: list[Row]) -> list[Advice]:
 
 def _capacity(store: Store, over: Range, causes: list[Row]) -> list[Advice]:
     """More slots or blocks, and another policy: a replay of one engine start, of which the turns of the range are counted. Of
-    several that served in the range it is the one with the most turns in all."""
+    several it is the one that lost the most for want of room."""
     if not any(row["cause"] in ("evicted.slots", "evicted.memory") for row in causes):
         return []
-    engines = [
-        row
-        for row in stream.engines(store)
-        if over.engine in (None, row["engine"])
-        and (over.run is None or over.run in row["runs"])
-        and (over.since_ns is None or row["last_ns"] >= over.since_ns)
-        and (over.until_ns is None or row["first_ns"] < over.until_ns)
-    ]
-    if not engines:
+    lost_by = {
+        row["resource_id"]: row["lost_seconds"]
+        for row in store.query("from _lost_to_room(?, ?, ?, ?)", over.parameters).to_pylist()
+    }
+    replayed = {row["resource_id"]: row for row in stream.engines(store)}
+    engine = next((replayed[resource_id] for resource_id in lost_by if resource_id in replayed), None)
+    if engine is None:
         return []
-    engine = engines[0]
+    lost: float | None = lost_by[engine["resource_id"]]
     size = engine["turns"]
     if size <= AT_ONCE:
         size = store.query("from reference_size(?, ?)", [engine["resource_id"], stream.EVER_NS]).to_pylist()[0]["events"]
@@ -80,11 +78,9 @@ def _capacity(store: Store, over: Range, causes: list[Row]) -> list[Advice]:
         words = f"a replay of {study.stream.engine} does not meet its record closely enough to say how much they would save"
         return [Advice("More slots or blocks, or another policy: see `turnlens whatif`", words, None)]
     ran = study.outcome(policy, recorded)
-    (room,) = store.query("from _lost_to_room(?, ?, ?, ?, ?)", [*over.parameters, engine["resource_id"]]).to_pylist()
-    lost: float | None = room["lost_seconds"]
     basis = f"replayed on {counted(study.stream.publishes, 'publish', 'publishes')} of {study.stream.engine}"
-    if len(engines) > 1:
-        basis += f", one of {len(engines)} engine starts (narrow to an engine or a run for another)"
+    if len(lost_by) > 1:
+        basis += f", which lost the most of {len(lost_by)} engine starts (narrow to an engine or a run for another)"
     found: list[Advice] = []
     needed = study.knee(policy).nearly
     if needed is not None and needed > recorded:

@@ -76,7 +76,7 @@ def _capacity_hover(row: Row) -> str:
 def differences(rows: Sequence[Row], unit: str) -> Figure:
     """B - A with 95 % intervals, figure by figure: rows of macro compare of one unit, ``ratio`` (in points) or ``s``."""
     factor = 100 if unit == "ratio" else 1
-    known = [row for row in rows if row["unit"] == unit and row["difference"] is not None]
+    known = [row for row in rows if row["difference"] is not None]
     names = [plain(row["figure"]) for row in known]
     traces: list[Row] = []
     kinds = (
@@ -107,9 +107,9 @@ def differences(rows: Sequence[Row], unit: str) -> Figure:
                 "thickness": 1.5,
             }
         traces.append(trace)
-    drawn = sheet(height=110 + 26 * len(names))
+    drawn = sheet(height=130 + 26 * len(names))
     drawn |= {
-        "xaxis": axis("B - A [points]" if unit == "ratio" else "B - A [s]", zeroline=True, zerolinewidth=2),
+        "xaxis": axis("B - A [points]" if unit == "ratio" else "B - A [s]", zeroline=True, zerolinewidth=2, nticks=7),
         "yaxis": axis("figure", categoryorder="array", categoryarray=names[::-1]),
     }
     return {"data": traces, "layout": drawn}

@@ -78,7 +78,7 @@ def hover(*lines: object) -> str:
 
 def axis(title: str | None, **more: Any) -> Row:
     """An axis that says what it is of, and in which unit."""
-    found: Row = {"fixedrange": True, "automargin": True, **more}
+    found: Row = {"fixedrange": True, "automargin": True, "separatethousands": True, **more}
     if title:
         found["title"] = {"text": title, "standoff": 8}
     return found

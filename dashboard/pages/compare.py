@@ -13,6 +13,12 @@ from turnlens.queries.ranges import Range
 from turnlens.queries.store import Store
 from turnlens.queries.words import counted
 
+# What has an axis of its own: its title, unit and kinds of figures. Totals of hours and medians of seconds share none.
+_CHARTS = (
+    ("Shares", "ratio", ("share",)),
+    ("Times of a turn", "s", ("quantile", "mean")),
+    ("Times of all turns together", "s", ("total",)),
+)
 _KINDS = {"run": "runs", "version": "versions", "engine": "engines", "half": "the earlier and the later half of the time"}
 
 
@@ -97,20 +103,17 @@ def _compared(sides: Sides, rows: list[Row], table: object) -> None:
         st.text(compare_text.head(letter, sides, rows))
     differ, *others = compare_text.sentences(shown)
     _paragraph(differ)
-    ratios, seconds = (
-        [row for row in shown if row["unit"] == unit and row["difference"] is not None] for unit in ("ratio", "s")
-    )
-    if ratios:
-        st.subheader("Shares: B - A, with 95 % intervals")
-        pieces.chart(curves.differences(shown, "ratio"), "shares", "Differences of shares, with their intervals.")
-    if seconds:
-        st.subheader("Times: B - A, with 95 % intervals")
-        pieces.chart(curves.differences(shown, "s"), "times", "Differences of times, with their intervals.")
+    for title, unit, kinds in _CHARTS:
+        of = [row for row in shown if row["unit"] == unit and row["kind"] in kinds and row["difference"] is not None]
+        if of:
+            st.subheader(f"{title}: B - A, with 95 % intervals")
+            pieces.chart(curves.differences(of, unit), title.lower(), f"Differences: {title.lower()}, with their intervals.")
     for paragraph in others:
         with st.expander(paragraph.partition("\n")[0]):
             st.text("\n".join(line.strip() for line in paragraph.split("\n")[1:]))
     st.subheader("Every figure")
-    pieces.table(columns.table(rows, list(columns.COMPARED)), columns.COMPARED, "compared")
+    told = [{**said, "meaning": row["meaning"]} for said, row in zip(compare_text.figures(rows), rows, strict=True)]
+    pieces.table(columns.table(told, list(columns.COMPARED)), columns.COMPARED, "compared")
     pieces.csv(rows, list(rows[0]), "compare")
     if more:
         st.caption(f"The words above leave out {counted(more, 'rarer cause')}.")

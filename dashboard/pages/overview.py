@@ -4,7 +4,7 @@ from dataclasses import asdict
 
 import streamlit as st
 
-from turnlens.dashboard import columns, filters, frame, health_strip, pieces, wording
+from turnlens.dashboard import columns, frame, health_strip, pieces, wording
 from turnlens.dashboard.charts import overview
 from turnlens.dashboard.filters import Filters
 from turnlens.dashboard.pieces import Row
@@ -97,10 +97,10 @@ def _causes(store: Store, chosen: Filters) -> None:
         cause = pieces.clicked(overview.lost(rows, CAUSES), "lost", "Seconds to the first token lost to each cause.")
         pieces.csv(rows, table.column_names, "lost")
         if cause is not None:
-            st.switch_page(pieces.LIST_PAGE, query_params=filters.kept(cause=cause, verdict=None))
+            pieces.go_to_list("overview", cause=cause, verdict=None)
         st.caption(
-            "A bar opens the turns that have the cause. not_cache.* is waiting and load, which no cache could have saved: "
-            "Compare leaves it out of what was lost."
+            "A bar opens the turns that have the cause. not_cache.* is waiting, load and slow restores, which no cache could "
+            "have saved."
         )
     else:
         st.text("How much time was lost is not known: there are no hits to compare with. The tokens:")
@@ -117,10 +117,7 @@ def _affected(store: Store, chosen: Filters) -> None:
     row = pieces.clicked_row(table, columns.AFFECTED, "affected")
     pieces.csv(table.to_pylist(), table.column_names, "affected")
     if row is not None:
-        st.switch_page(
-            pieces.LIST_PAGE,
-            query_params=filters.kept(conversation=table["conversation_id"][row].as_py(), verdict=None, cause=None),
-        )
+        pieces.go_to_list("overview", conversation=table["conversation_id"][row].as_py(), verdict=None, cause=None)
 
 
 def _advice(store: Store, chosen: Filters) -> None:

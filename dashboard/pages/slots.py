@@ -2,10 +2,11 @@
 
 import streamlit as st
 
-from turnlens.dashboard import address, columns, filters, frame, histories, occupancies, pieces, wording
+from turnlens.dashboard import address, columns, frame, histories, occupancies, pieces, wording
 from turnlens.dashboard.charts import slots
 from turnlens.dashboard.filters import Filters
 from turnlens.dashboard.pieces import Row
+from turnlens.dashboard.starts import choose
 from turnlens.queries import frames
 from turnlens.queries.store import Store
 from turnlens.queries.words import counted
@@ -22,7 +23,7 @@ def page(store: Store, chosen: Filters) -> None:
         st.text("Turns, or what an engine says is free, tell of them: `turnlens serve --scrape NAME=http://HOST:PORT/metrics`.")
         return
     pieces.table(starts, columns.STARTS, "starts")
-    start = _start(starts.to_pylist())
+    start = choose(starts.to_pylist(), _named)["resource_id"]
     with st.spinner("Asking", show_time=True):
         found = frames.within(store, ("bounds_in", "evictions_by_reason"), chosen.over)
     of_start = {name: [row for row in table.to_pylist() if row["resource_id"] == start] for name, table in found.items()}
@@ -41,20 +42,8 @@ def page(store: Store, chosen: Filters) -> None:
             _retention(store, chosen)
 
 
-def _start(starts: list[Row]) -> str:
-    """The engine start that is looked at: the one in the address, else the latest."""
-    by_id = {row["resource_id"]: row for row in starts}
-    named = address.read("start")
-    now: str = named if named is not None and named in by_id else starts[-1]["resource_id"]
-    if len(starts) > 1:
-        st.selectbox(
-            "Engine start",
-            list(by_id),
-            key="start",
-            format_func=lambda name: f"{occupancies.who(by_id[name])}, from {wording.clock(by_id[name]['from_ns'], day=True)}",
-            on_change=address.follow("start", "start", now),
-        )
-    return now
+def _named(start: Row) -> str:
+    return f"{occupancies.who(start)}, from {wording.clock(start['from_ns'], day=True)}"
 
 
 def _occupancy(store: Store, chosen: Filters, bounds: Row) -> None:
@@ -93,10 +82,7 @@ def _blame(store: Store, chosen: Filters, bounds: Row) -> None:
     row = pieces.clicked_row(shown, columns.BLAME, "blame-pairs")
     pieces.csv(pairs, table.column_names, "blame")
     if row is not None and pairs[row]["victim_conversation"] is not None:
-        st.switch_page(
-            pieces.LIST_PAGE,
-            query_params=filters.kept(conversation=pairs[row]["victim_conversation"], verdict=None, cause=None),
-        )
+        pieces.go_to_list("slots", conversation=pairs[row]["victim_conversation"], verdict=None, cause=None)
     st.caption("A click on a cell opens the conversation that lost its place.")
 
 

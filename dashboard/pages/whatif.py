@@ -8,6 +8,7 @@ from turnlens.dashboard import address, columns, frame, pieces, whatif_text
 from turnlens.dashboard.charts import curves
 from turnlens.dashboard.filters import Filters
 from turnlens.dashboard.pieces import Row
+from turnlens.dashboard.starts import choose
 from turnlens.queries import frames
 from turnlens.queries import whatif as replays
 from turnlens.queries.errors import QueryError
@@ -20,15 +21,15 @@ from turnlens.queries.words import counted
 def page(store: Store, chosen: Filters) -> None:
     """The whole page."""
     over = chosen.over
-    starts = [
-        row
-        for row in stream.engines(store)
-        if over.engine in (None, row["engine"]) and (over.run is None or over.run in row["runs"])
-    ]
+    replayed = {row["resource_id"]: row for row in stream.engines(store)}
+    starts = frames.within(store, ("engine_starts",), over.shared)["engine_starts"].to_pylist()
+    starts = [row for row in starts if row["resource_id"] in replayed]
     if not starts:
         st.info("No engine start here has turns that ended: there is nothing to replay.", icon=":material/filter_alt_off:")
         return
-    start = _start(starts)
+    start = replayed[choose(starts, lambda row: _named(replayed[row["resource_id"]]), "replay")["resource_id"]]
+    if len(starts) == 1:
+        st.text(_named(start))
     if any(value for name, value in over.narrower.items() if name != "the_conversation") or over.since_ns or over.until_ns:
         st.caption("Replayed is all traffic of the engine start: of the filters only the conversation narrows what is counted.")
     if not _agreed(start):
@@ -41,24 +42,6 @@ def page(store: Store, chosen: Filters) -> None:
         st.text(str(error))
         return
     _answer(answer)
-
-
-def _start(starts: list[Row]) -> Row:
-    """The engine start that is replayed: the one in the address, else that with the most turns."""
-    by_id = {row["resource_id"]: row for row in starts}
-    named = address.read("start")
-    now = named if named in by_id else starts[0]["resource_id"]
-    if len(starts) == 1:
-        st.text(_named(starts[0]))
-        return starts[0]
-    st.selectbox(
-        "Engine start",
-        list(by_id),
-        key="start",
-        format_func=lambda name: _named(by_id[name]),
-        on_change=address.follow("start", "start", now, "replay"),
-    )
-    return by_id[now]
 
 
 def _named(start: Row) -> str:

@@ -34,7 +34,8 @@ sums as (
     coalesce(sum(new_tokens) filter (complete), 0) as new,
     coalesce(sum(computed_tokens) filter (complete and recomputed_tokens is null), 0) as untold,
     coalesce(sum(lost_seconds) filter (complete), 0) as lost,
-    count(lost_seconds) filter (complete) as lost_turns
+    count(lost_seconds) filter (complete) as lost_turns,
+    coalesce(sum(not_cache_seconds) filter (complete), 0) as not_cache
   from every
   group by side, cluster
 ),
@@ -60,7 +61,9 @@ counted as (
       {'figure': 'new_ratio', 'kind': 'ratio', 'numerator': new, 'denominator': prompt, 'turns': turns},
       {'figure': 'untold_ratio', 'kind': 'ratio', 'numerator': untold, 'denominator': prompt, 'turns': turns},
       {'figure': 'lost_seconds', 'kind': 'sum', 'numerator': lost, 'denominator': null, 'turns': lost_turns},
-      {'figure': 'lost_seconds_per_turn', 'kind': 'ratio', 'numerator': lost, 'denominator': lost_turns, 'turns': lost_turns}
+      {'figure': 'lost_seconds_per_turn', 'kind': 'ratio', 'numerator': lost, 'denominator': lost_turns, 'turns': lost_turns},
+      {'figure': 'not_cache_seconds', 'kind': 'sum', 'numerator': not_cache, 'denominator': null, 'turns': turns},
+      {'figure': 'not_cache_seconds_per_turn', 'kind': 'ratio', 'numerator': not_cache, 'denominator': turns, 'turns': turns}
     ], recursive := true)
   from sums
 ),

@@ -64,6 +64,7 @@ select
     when c.trace_id is not null then c.lost_seconds
     when g.verdict in ('hit', 'restored', 'recomputed', 'cold') then 0
   end as lost_seconds,
+  g.not_cache_seconds,
   g.verdict,
   g.main_cause
 from grown as g

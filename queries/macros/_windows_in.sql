@@ -9,6 +9,7 @@
 --   engine VARCHAR -- which server
 --   replica VARCHAR -- which copy of it
 --   runs VARCHAR -- labels of the experiments that it served in the range, with commas
+--   turns BIGINT -- turns that arrived in the range; null where only gauges or start-up lines are known
 --   total_slots BIGINT -- snapshot slots it had; null for an engine of blocks
 --   pool_tokens BIGINT -- KV tokens that fit on its device
 --   limited_by VARCHAR -- what kept it from having more, where its log says so
@@ -20,6 +21,7 @@ with served as (
   select
     resource_id,
     string_agg(distinct run, ', ' order by run) as runs,
+    count(*) as turns,
     min(start_ns) as first_ns,
     max(coalesce(end_ns, start_ns)) as last_ns
   from _turn_facts
@@ -29,7 +31,7 @@ with served as (
   group by resource_id
   union all
   -- Engines of which only gauges are known.
-  select g.resource_id, null, g.first_ns, g.last_ns
+  select g.resource_id, null, null, g.first_ns, g.last_ns
   from _gauged as g
   where the_run is null
     and (since is null or g.last_ns >= since)
@@ -37,7 +39,7 @@ with served as (
     and g.resource_id not in (select resource_id from _covered)
   union all
   -- Starts of engines of which nothing but their logs' start-up lines is known.
-  select o.resource_id, null, o.time_ns, o.time_ns
+  select o.resource_id, null, null, o.time_ns, o.time_ns
   from _told_capacities as o
   where the_run is null
     and (since is null or o.time_ns >= since)
@@ -54,6 +56,7 @@ select
   r.engine,
   r.replica,
   s.runs,
+  s.turns,
   coalesce(r.engine_slots, c.total_slots, o.total_slots, a.total_slots, g.total_slots) as total_slots,
   coalesce(r.pool_tokens, c.pool_tokens, o.pool_tokens, a.pool_tokens, g.pool_tokens) as pool_tokens,
   coalesce(o.limited_by, a.limited_by) as limited_by,

@@ -6,8 +6,8 @@
 --
 -- Example: from compare('run', 'before', 'after', null, null, null, null, null, null)
 --
---   figure     a    b    difference  low   high  unit   turns_a  turns_b  differs
---   hit_ratio  0.5  0.8  0.3         0.21  0.38  ratio  240      251      true
+--   figure     a    b    difference  low   high  unit   kind   turns_a  turns_b  differs
+--   hit_ratio  0.5  0.8  0.3         0.21  0.38  ratio  share  240      251      true
 --
 -- columns
 --   figure VARCHAR -- which, as in macro compare_figures; those by verdict or cause end in it
@@ -17,6 +17,7 @@
 --   low DOUBLE -- 95 % of the drawn differences lie above this or at it, and below high; null where they are too few to say
 --   high DOUBLE -- the upper end
 --   unit VARCHAR -- turns, tokens, ratio or s
+--   kind VARCHAR -- total, share, mean or quantile: a total grows with a side's turns
 --   turns_a BIGINT -- turns that the figure of side a stands on
 --   turns_b BIGINT -- of side b
 --   differs BOOLEAN -- the interval leaves out 0; null without an interval
@@ -56,6 +57,7 @@ select
   i.bounds[1] as low,
   i.bounds[2] as high,
   of.unit,
+  of.kind,
   f.turns_a,
   f.turns_b,
   i.bounds[1] > 1e-9 or i.bounds[2] < -1e-9 as differs,  -- less is rounding

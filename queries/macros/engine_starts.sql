@@ -7,6 +7,7 @@
 --   engine VARCHAR -- which server
 --   replica VARCHAR -- which copy of it
 --   runs VARCHAR -- labels of the experiments that it served in the range
+--   turns BIGINT -- turns that arrived in the range; null where only gauges or start-up lines are known
 --   total_slots BIGINT -- snapshot slots; null for an engine of blocks
 --   pool_tokens BIGINT -- KV tokens that fit
 --   limited_by VARCHAR -- what kept it from having more, where its log says so: memory or concurrency
@@ -15,6 +16,6 @@
 --   until_ns BIGINT -- until when [ns]
 --   resource_id VARCHAR -- the engine start
 create or replace macro engine_starts(the_engine, the_run, since, until) as table
-select engine, replica, runs, total_slots, pool_tokens, limited_by, told_by, from_ns, until_ns, resource_id
+select engine, replica, runs, turns, total_slots, pool_tokens, limited_by, told_by, from_ns, until_ns, resource_id
 from _windows_in(the_engine, the_run, since, until)
 order by from_ns, resource_id;

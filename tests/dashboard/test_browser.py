@@ -50,9 +50,9 @@ def test_from_the_overview_to_a_turn_and_on_to_the_turn_that_evicted_it(server: 
         there.page.locator(".st-key-lost .barlayer .point").nth(1).click(force=True)
         there.page.get_by_text("Only cause evicted.slots").wait_for()
         there.settled()
-        assert there.page.url == f"{server}/conversations?cause=evicted.slots"
+        assert there.page.url == f"{server}/conversations?cause=evicted.slots&from=overview"
         there.click_cell(table=0, row=0)
-        assert there.page.url == f"{server}/turn?cause=evicted.slots&turn=a-2"
+        assert there.page.url == f"{server}/turn?cause=evicted.slots&from=overview&turn=a-2"
         assert there.texts()[0] == "a-2"
         there.page.get_by_text("to make room for turn b-2 of agent-b.").first.wait_for()
         there.page.get_by_text("The life of what it asked for").wait_for()
@@ -60,11 +60,11 @@ def test_from_the_overview_to_a_turn_and_on_to_the_turn_that_evicted_it(server: 
         there.page.locator('[data-testid="stMain"]').get_by_role("link", name="Open").first.click()
         there.page.get_by_text("Was evicted, so that this turn had room").wait_for()
         there.settled()
-        assert there.page.url == f"{server}/turn?cause=evicted.slots&turn=b-2"
+        assert there.page.url == f"{server}/turn?cause=evicted.slots&from=overview&turn=b-2"
         assert there.texts()[0] == "b-2"
         there.page.go_back()
         there.page.get_by_text("Evicted this prompt, needing its room").wait_for()
-        assert there.page.url == f"{server}/turn?cause=evicted.slots&turn=a-2"
+        assert there.page.url == f"{server}/turn?cause=evicted.slots&from=overview&turn=a-2"
         there.page.get_by_role("link", name="Its conversation, turn by turn").click()
         there.page.get_by_text("Only conversation agent-a").wait_for()
         assert there.page.url == f"{server}/conversations?conversation=agent-a"
@@ -112,6 +112,26 @@ def test_filters_stand_in_the_address_and_going_back_brings_them_back(server: st
         there.page.get_by_role("button", name="Show all").click()
         there.page.get_by_text("7 turns, the latest first").wait_for()
         assert there.page.url.rstrip("?") == f"{server}/conversations"
+        there.assert_sound()
+
+
+def test_going_back_from_what_was_clicked_finds_the_overview_as_it_was(server: str) -> None:
+    with tab(server) as there:
+        there.open("/?engine=test")
+        there.click_cell(table=0, row=1)
+        assert there.page.url == f"{server}/conversations?engine=test&conversation=agent-a&from=overview"
+        there.page.go_back()
+        there.page.get_by_text("22,000 prompt tokens of 6 complete turns").wait_for()
+        there.settled()
+        assert there.page.url == f"{server}/?engine=test"
+        there.page.go_forward()
+        there.page.get_by_role("heading", name="The conversation, turn by turn").wait_for()
+        there.settled()
+        assert there.page.url == f"{server}/conversations?engine=test&conversation=agent-a&from=overview"
+        there.page.locator('[data-testid="stSidebar"]').get_by_role("link", name="Overview").click()
+        there.page.get_by_text("Only engine test · conversation agent-a").wait_for()
+        there.settled()
+        assert there.page.url == f"{server}/?engine=test&conversation=agent-a"
         there.assert_sound()
 
 

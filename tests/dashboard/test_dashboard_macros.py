@@ -4,6 +4,7 @@ import dashboard_scenes as scenes
 import pytest
 from memory_store import MemoryStore, Scene
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
+from scenes import chain
 
 from turnlens.queries import frames
 from turnlens.queries.errors import QueryError
@@ -210,6 +211,19 @@ def test_who_is_affected(store: MemoryStore) -> None:
     assert sum(row["lost_seconds"] for row in rows) == pytest.approx(sum(row["lost_seconds"] or 0 for row in by_cause))
     assert sum(row["tokens"] for row in rows) == sum(row["tokens"] for row in by_cause)
     assert {row["of_conversations"] for row in rows} == {2}
+
+
+def test_who_is_affected_in_which_runs() -> None:
+    """A conversation that comes again in another run, as benchmarks have them; and one that belongs to none."""
+    scene = Scene()
+    for number, (name, run) in enumerate([("a", "before"), ("a", "after"), ("b", None)]):
+        keys, start = chain(f"{name}{number}:", 6), 100.0 * number
+        scene.serve(f"{name}{number}-1", name, 100, keys, start, publish=keys, run=run)
+        scene.recorder.evicted(keys, 16, reason="slots", at_ns=scene.at(start + 30))
+        scene.serve(f"{name}{number}-2", name, 100, keys, start + 40, run=run)
+    store = scene.store()
+    rows = store.rows("from lost_by_conversation(null, null, null, null, 10)")
+    assert {row["conversation_id"]: (row["turns"], row["runs"]) for row in rows} == {"a": (2, "after, before"), "b": (1, None)}
 
 
 @pytest.mark.parametrize("name", ["replica", "model", "tenant", "conversation"])

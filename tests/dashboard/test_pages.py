@@ -10,6 +10,7 @@ import dashboard_scenes as scenes
 import duckdb
 import pytest
 from memory_store import Scene
+from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 
 from turnlens.collectors import arriving
 from turnlens.collectors.decode_metrics import decode_metrics
@@ -230,7 +231,7 @@ def test_slots(open_app: Callable, agents_file: Path) -> None:
     app = open_app(agents_file).at("slots")
     texts = app.texts()
     assert app.table(0) == [
-        {"engine": "test", "replica": "r0", "total_slots": 4, "pool_tokens": 100_000}
+        {"engine": "test", "replica": "r0", "turns": 7, "total_slots": 4, "pool_tokens": 100_000}
         | {name: app.table(0)[0][name] for name in ("runs", "limited_by", "told_by", "from_ns", "until_ns", "resource_id")}
     ]
     assert any("1 eviction for slots, 2,400 tokens lost" in text for text in texts)
@@ -285,6 +286,25 @@ def test_gauges_alone(open_app: Callable, tmp_path: Path) -> None:
     assert headers(app) == ["How full they were"]
 
 
+def test_slots_and_what_if_are_about_the_same_engine_start(open_app: Callable, tmp_path: Path) -> None:
+    """The latest that served turns, though the earlier had more of them; one that was chosen goes along in every link."""
+    earlier, later = (scenes.Story(engine=engine, ids=RandomIdGenerator()) for engine in ("earlier", "later"))
+    for number in range(1, 4):
+        earlier.turn(f"e-{number}", "e", 1_600)
+    later.now = 60.0
+    later.turn("l-1", "l", 1_600)
+    app = open_app(scenes.file_store(tmp_path / "two.duckdb", [*earlier.spans(), *later.spans()]))
+    first, second = app.at("slots").page.selectbox(key="start").options
+    assert (first.partition(":")[0], second.partition(":")[0]) == ("earlier/r0", "later/r0")
+    slots = app.page.selectbox(key="start").value
+    assert app.at("whatif").page.selectbox(key="start").value == slots
+    assert app.page.selectbox(key="start").options == ["earlier/r0, 3 turns", "later/r0, 1 turn"]
+    app.page.selectbox(key="start").select_index(0)
+    assert app.again().page.query_params["start"] != slots
+    links = [item.proto.query_string for item in app.page.get("page_link")]
+    assert [link for link in links if f"start={app.page.query_params['start']}" not in link] == []
+
+
 # -- what if, compare, cost, health -----------------------------------------------------------------------------------------
 
 
@@ -316,7 +336,7 @@ def test_compare_two_runs(open_app: Callable, mixed_file: Path) -> None:
     assert (app.page.selectbox("side-a").value, app.page.selectbox("side-b").value) == ("r1", "r2")
     assert app.figures() == {"A [turns in the store]": "1", "B [turns in the store]": "1"}
     rows = {row["figure"]: row for row in app.table(0)}
-    assert (rows["prompt_tokens"]["a"], rows["prompt_tokens"]["b"]) == (1_600, 3_200)
+    assert (rows["prompt_tokens"]["A"], rows["prompt_tokens"]["B"]) == ("1,600", "3,200")
     app.page.selectbox("side-b").select("r1")
     same = app.again()
     assert same.page.query_params == {"b": "r1"}
@@ -328,14 +348,14 @@ def test_runs_are_compared_whole_though_times_are_automatic(
 ) -> None:
     monkeypatch.setattr("turnlens.dashboard.filters._QUICK_TURNS", 1)
     rows = {row["figure"]: row for row in open_app(mixed_file).at("compare").table(0)}
-    assert (rows["prompt_tokens"]["a"], rows["prompt_tokens"]["b"]) == (1_600, 3_200)
+    assert (rows["prompt_tokens"]["A"], rows["prompt_tokens"]["B"]) == ("1,600", "3,200")
 
 
 def test_compare_two_halves(open_app: Callable, agents_file: Path) -> None:
     app = open_app(agents_file).at("compare")
     assert app.page.selectbox("by").value == "half"
     rows = {row["figure"]: row for row in app.table(0)}
-    assert (rows["prompt_tokens"]["a"], rows["prompt_tokens"]["b"]) == (13_600, 8_400)
+    assert (rows["prompt_tokens"]["A"], rows["prompt_tokens"]["B"]) == ("13,600", "8,400")
     none = open_app(agents_file).at("compare", by="run")
     assert [item.value for item in none.page.info] == ["No two runs are here to be compared."]
 

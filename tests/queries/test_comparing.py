@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from memory_store import MemoryStore, Scene
 from scenario_store import play
+from scenes import chain as blocks
 from sides import store_of_two
 
 from turnlens.queries import comparing
@@ -73,7 +74,7 @@ def test_ten_turns_a_side(two: MemoryStore) -> None:
     rows = [
         (row["figure"], row["a"], row["b"], row["difference"], row["low"], row["high"], row["turns_a"], row["turns_b"])
         for row in compared(two, "before", "after").values()
-        if not row["figure"].startswith("lost_seconds")  # below
+        if not row["figure"].startswith(("lost_seconds", "not_cache_seconds"))  # below
     ]
     expected = [
         ("turns", 10, 10, 0, 0, 0, 10, 10),
@@ -122,6 +123,27 @@ def test_seconds_lost_are_those_of_the_turns(two: MemoryStore) -> None:
     found = compared(two, "before", "after")["lost_seconds"]
     for side, run in (("a", "before"), ("b", "after")):
         assert (found[side], found[f"turns_{side}"]) == (by_run[run]["lost"], by_run[run]["known"])
+
+
+def test_seconds_lost_to_the_cache_and_to_what_is_not_are_together_those_of_the_causes() -> None:
+    """A hit waited 30 s of 31 in run b; in both runs a prefix was evicted and computed again."""
+    scene = Scene()
+    for number, run in enumerate("ab"):
+        keys, start = blocks(f"{run}:", 6), 200.0 * number
+        scene.serve(f"{run}-1", "c", 100, keys, start, publish=keys, run=run)
+        scene.serve(f"{run}-2", "c", 100, keys, start + 20, hit=96, wait=30.0 if run == "b" else 0.1, first=start + 51, run=run)
+        scene.recorder.evicted(keys, 16, reason="slots", at_ns=scene.at(start + 80))
+        scene.serve(f"{run}-3", "c", 100, keys, start + 90, first=start + 130, run=run)
+    store = scene.store()
+    found = compared(store, "a", "b")
+    assert (found["not_cache_seconds"]["a"], found["not_cache_seconds"]["b"]) == (0, pytest.approx(30))
+    assert found["not_cache_seconds_per_turn"]["b"] == pytest.approx(10)
+    for run in "ab":
+        by_cause = store.rows("from lost_by_cause(null, ?, null, null)", [run])
+        assert sum(row["lost_seconds"] or 0 for row in by_cause) == pytest.approx(
+            found["lost_seconds"][run] + found["not_cache_seconds"][run]
+        )
+        assert found["lost_seconds"][run] > 0
 
 
 def test_versions_engines_and_times_name_the_same_sides(two: MemoryStore) -> None:

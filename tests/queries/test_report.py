@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from memory_store import START_NS, MemoryStore, Scene
+from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from scenes import chain, two_slots
 
 from turnlens.dashboard import report_text
@@ -106,6 +107,21 @@ def test_what_would_be_saved_is_of_the_range() -> None:
     after = report(store, Range(since_ns=START_NS + 25 * 10**9))
     assert [round(one.gain_seconds or 0, 3) for one in after["advice"]] == [1.996, 1.996]
     assert "reuse on the device 0.0 % → 99.9 %" in after["advice"][0].evidence
+
+
+def test_of_several_engine_starts_the_one_is_replayed_that_lost_the_most() -> None:
+    """``busy`` has a turn more and loses half as much."""
+    slow = two_slots(seconds_each=0.002, engine="slow", ids=RandomIdGenerator())
+    busy = two_slots(seconds_each=0.001, engine="busy", ids=RandomIdGenerator())
+    busy.serve("D-t1", "D", 16, ["d"], 40.0, first=41.016)
+    store = MemoryStore()
+    store.add([*slow.spans(), *busy.spans()])
+    more, _ = report(store, Range())["advice"]
+    assert (more.what, round(more.gain_seconds or 0, 3)) == ("Slots 2 → 3", 1.996)
+    assert "of slow/r0, which lost the most of 2 engine starts" in more.evidence
+    other, _ = report(store, Range(engine="busy"))["advice"]
+    assert round(other.gain_seconds or 0, 3) == 0.998
+    assert other.evidence.endswith("of busy/r0")
 
 
 def test_a_replay_that_does_not_meet_its_record_promises_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

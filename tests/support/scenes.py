@@ -314,10 +314,10 @@ def store_of(name: str) -> tuple[MemoryStore, str]:
     return make().store(), turn
 
 
-def two_slots(policy: str = "lru_leaf", seconds_each: float = 0.0) -> Scene:
+def two_slots(policy: str = "lru_leaf", seconds_each: float = 0.0, **facts: object) -> Scene:
     """Conversation A leaves 1,000 tokens; B and C take the two slots; A comes back to nothing. Every turn has its first token after
     a second, or ``seconds_each`` of its tokens later."""
-    scene = Scene(slots=2, pool_tokens=10_000, unit_tokens=1, policy=policy)
+    scene = Scene(slots=2, pool_tokens=10_000, unit_tokens=1, policy=policy, **facts)
     recorder, at = scene.recorder, scene.at
 
     def turn(name: str, of: str, key: str, tokens: int, start: float, hit: int, gone: str | None) -> None:
