@@ -73,6 +73,7 @@ def conversations() -> dict[str, Any]:
         "worst_ttft_seconds": seconds("first token, worst [s]"),
         "engine": text("engine"),
         "replica": text("replica"),
+        "runs": text("runs"),
     }
 
 

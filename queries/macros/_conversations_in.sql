@@ -19,6 +19,7 @@
 --   seen_tokens BIGINT -- what had been seen, complete turns [tokens]
 --   median_ttft_seconds DOUBLE -- median time to first token, complete turns [s]
 --   worst_ttft_seconds DOUBLE -- longest time to first token, complete turns [s]
+--   runs VARCHAR -- labels of the experiments, with commas
 --   resource_id VARCHAR -- the engine start
 create or replace macro _conversations_in(
   the_engine, the_run, since, until,
@@ -41,6 +42,7 @@ select
   (sum(seen_tokens) filter (complete))::bigint as seen_tokens,
   median(ttft_ns / 1e9) filter (complete) as median_ttft_seconds,
   max(ttft_ns) filter (complete) / 1e9 as worst_ttft_seconds,
+  string_agg(distinct run, ', ' order by run) as runs,
   resource_id
 from _verdicts_in(the_engine, the_run, since, until, the_replica, the_model, the_tenant, the_conversation)
 where conversation_id is not null

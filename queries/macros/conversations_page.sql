@@ -18,6 +18,7 @@
 --   reuse_ratio DOUBLE -- hit or restored of what had been seen / seen tokens, complete turns; null where nothing had been seen
 --   median_ttft_seconds DOUBLE -- median time to first token, complete turns [s]
 --   worst_ttft_seconds DOUBLE -- longest time to first token, complete turns [s]
+--   runs VARCHAR -- labels of the experiments, with commas
 create or replace macro conversations_page(
   the_engine, the_run, since, until, ordered_by, rows_each, page_number,
   the_replica := null, the_model := null, the_tenant := null, the_conversation := null
@@ -37,7 +38,8 @@ select
   new_tokens,
   reused_tokens / nullif(seen_tokens, 0)::double as reuse_ratio,
   median_ttft_seconds,
-  worst_ttft_seconds
+  worst_ttft_seconds,
+  runs
 from _conversations_paged(
     the_engine, the_run, since, until, ordered_by, rows_each, page_number, the_replica, the_model, the_tenant, the_conversation
   )

@@ -11,39 +11,34 @@
 --   first_at TIMESTAMP_NS -- arrival of the first turn, UTC
 --   last_at TIMESTAMP_NS -- arrival of the last turn, UTC
 --   longest_prompt BIGINT -- longest prompt of a complete turn [tokens]
---   hit HUGEINT -- sum over complete turns [tokens]
---   restored HUGEINT -- sum over complete turns [tokens]
---   recomputed HUGEINT -- sum over complete turns [tokens]
---   new HUGEINT -- sum over complete turns [tokens]
+--   hit BIGINT -- sum over complete turns [tokens]
+--   restored BIGINT -- sum over complete turns [tokens]
+--   recomputed BIGINT -- sum over complete turns [tokens]
+--   new BIGINT -- sum over complete turns [tokens]
 --   reuse_ratio DOUBLE -- hit or restored of what had been seen / seen tokens, complete turns; null where nothing had been seen
 --   median_ttft_s DOUBLE -- median time to first token, complete turns [s]
 --   worst_ttft_s DOUBLE -- longest time to first token, complete turns [s]
 --   run VARCHAR -- label of the experiment; of several, with commas
 create or replace macro list_conversations(the_engine, the_run, since, until, most) as table
-select * exclude (resource_id)
+select
+  conversation_id as conversation,
+  engine,
+  turns,
+  incomplete_turns as incomplete,
+  make_timestamp_ns(first_ns) as first_at,
+  make_timestamp_ns(last_ns) as last_at,
+  longest_prompt_tokens as longest_prompt,
+  hit_tokens as hit,
+  restored_tokens as restored,
+  recomputed_tokens as recomputed,
+  new_tokens as new,
+  reused_tokens / nullif(seen_tokens, 0)::double as reuse_ratio,
+  median_ttft_seconds as median_ttft_s,
+  worst_ttft_seconds as worst_ttft_s,
+  runs as run
 from (
-  select
-    conversation_id as conversation,
-    engine,
-    count(*) as turns,
-    count(*) filter (not complete) as incomplete,
-    make_timestamp_ns(min(start_ns)) as first_at,
-    make_timestamp_ns(max(start_ns)) as last_at,
-    max(prompt_tokens) filter (complete) as longest_prompt,
-    sum(hit_tokens) filter (complete) as hit,
-    sum(restored_tokens) filter (complete) as restored,
-    sum(recomputed_tokens) filter (complete) as recomputed,
-    sum(new_tokens) filter (complete) as new,
-    sum(least(hit_tokens + restored_tokens, seen_tokens)) filter (complete and seen_tokens is not null)
-      / nullif(sum(seen_tokens) filter (complete), 0)::double as reuse_ratio,
-    median(ttft_ns / 1e9) filter (complete) as median_ttft_s,
-    max(ttft_ns) filter (complete) / 1e9 as worst_ttft_s,
-    string_agg(distinct run, ', ' order by run) as run,
-    resource_id
-  from _verdicts_in(the_engine, the_run, since, until)
-  where conversation_id is not null
-  group by conversation_id, engine, resource_id
-  order by last_at desc
+  from _conversations_in(the_engine, the_run, since, until)
+  order by last_ns desc
   limit most
 ) as latest
-order by first_at, conversation;
+order by first_ns, conversation_id;
