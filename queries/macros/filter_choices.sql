@@ -6,7 +6,7 @@
 -- columns
 --   filter VARCHAR -- engine, replica, model, run, tenant, conversation, verdict or cause
 --   value VARCHAR -- what it can be set to
---   turns BIGINT -- turns that have it
+--   turns BIGINT -- turns that have it; of a cause that is the main one of none, turns of which a part has it
 create or replace macro filter_choices(most) as table
 with t as materialized (
   select engine, replica, model, run, tenant, conversation_id, verdict, main_cause, start_ns
@@ -28,6 +28,12 @@ every as (
   select 'verdict', verdict, count(*), count(*) from t group by verdict
   union all
   select 'cause', main_cause, count(*), count(*) from t group by main_cause
+  union all
+  -- The filter means any cause of a turn. Counted as turns are only the few that are no main cause: of all it would take seconds.
+  select 'cause', cause, count(distinct trace_id || turn_span_id), -1
+  from _cause_facts
+  where cause not in (select main_cause from t where main_cause is not null)
+  group by cause
 )
 select filter, value, turns
 from every

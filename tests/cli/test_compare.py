@@ -45,7 +45,9 @@ def test_the_head_says_what_is_compared(store: str) -> None:
 def test_for_a_program(store: str) -> None:
     done = run("before", "after", "--store", store, "--format", "csv")
     lines = done.output.splitlines()
-    assert lines[0] == "figure,a,b,difference,low,high,unit,kind,turns_a,turns_b,differs,conversations_a,conversations_b,meaning"
+    assert (
+        lines[0] == "figure,a,b,difference,low,high,unit,kind,turns_a,turns_b,differs,conversations_a,conversations_b,meaning"
+    )
     assert lines[1] == "turns,10.0,10.0,0.0,0.0,0.0,turns,total,10,10,False,5,5,complete turns"
     assert lines[8] == (
         "half_hit_turns,0.0,5.0,5.0,1.0,10.0,turns,total,5,5,True,5,5,continuation turns with at least half of the prompt hit"

@@ -265,6 +265,20 @@ def test_choices_with_how_many_turns_have_them(store: MemoryStore) -> None:
     ]
 
 
+def test_each_cause_that_narrows_a_list_can_be_chosen(store: MemoryStore) -> None:
+    """Main causes with their turns, and those that are causes of a part alone: each finds the turns that have it."""
+    rows = store.rows("from filter_choices(500)")
+    offered = {row["value"]: row["turns"] for row in rows if row["filter"] == "cause"}
+    there = store.rows("select cause from causes union select main_cause from turns where main_cause is not null")
+    assert set(offered) == {row["cause"] for row in there}
+    assert offered["first_seen.new_tokens"] == 4  # a-2, a-3, b-2 and b-3 went on; of none it is the main cause
+    for cause, turns in offered.items():
+        found = frames.within(store, ("turn_totals",), Range(), rows_each=10, the_cause=cause)["turn_totals"]["turns"][
+            0
+        ].as_py()
+        assert found >= turns > 0
+
+
 def test_sources_of_one_turn(store: MemoryStore) -> None:
     (turn,) = store.rows("select trace_id, span_id from turns where turn_id = 'a-2'")
     assert store.rows("from sources_of(?, ?)", [turn["trace_id"], turn["span_id"]]) == [
