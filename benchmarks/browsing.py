@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
@@ -101,29 +102,29 @@ def _loaded(store: Path, folder: Path, size: str) -> list[Row]:
 
 @contextmanager
 def _sending(url: str, pause: float) -> Generator[list[float]]:
-    """Send batches of new spans at a steady pace. The list fills with how long each waited [s]."""
+    """Send batches of new spans at a steady pace. The list fills with how long each waited for its acknowledgment, from when it
+    was due [s]: those that one waits for wait, too. Raises what sending raised."""
     waits: list[float] = []
     ended = threading.Event()
 
     def send() -> None:
+        begun = time.perf_counter()
         with requests.Session() as session:
             for number in itertools.count(1):
-                begun = time.perf_counter()
                 body = ingesting.body(number, ingesting.LATER_NS)
-                sent = time.perf_counter()
-                answer = session.post(f"{url}/v1/traces", data=body, headers=ingesting.HEADERS, timeout=60)
-                answer.raise_for_status()
-                waits.append(time.perf_counter() - sent)
-                if ended.wait(max(0.0, pause - (time.perf_counter() - begun))):
+                due = begun + number * pause
+                if ended.wait(max(0.0, due - time.perf_counter())):
                     return
+                session.post(f"{url}/v1/traces", data=body, headers=ingesting.HEADERS, timeout=60).raise_for_status()
+                waits.append(time.perf_counter() - due)
 
-    sender = threading.Thread(target=send)
-    sender.start()
-    try:
-        yield waits
-    finally:
-        ended.set()
-        sender.join()
+    with ThreadPoolExecutor(1) as pool:
+        sender = pool.submit(send)
+        try:
+            yield waits
+        finally:
+            ended.set()
+        sender.result()
 
 
 def _shown(row: Row) -> Row:

@@ -53,9 +53,6 @@ FOLD_SPANS = 25_000
 _LAST_FOLD_SECONDS = 5.0
 # How long a snapshot tries to get at a moment at which the log can be written into the file.
 _CHECKPOINT_SECONDS = 5.0
-# What queries may write beside the store when they do not fit into memory. DuckDB's own limit is 90 % of the disk, and the
-# spans need that disk.
-_SPILL = "10GB"
 
 
 class Inserted(NamedTuple):
@@ -96,7 +93,7 @@ class Store:
                     **readonly.CLOSED_CONFIGURATION,
                     "memory_limit": self._memory,
                     "checkpoint_threshold": _CHECKPOINT,
-                    "max_temp_directory_size": _SPILL,
+                    "max_temp_directory_size": readonly.SPILL,
                 },
             )
         except (duckdb.InvalidInputException, duckdb.ParserException) as error:

@@ -9,6 +9,8 @@ from typing import NoReturn
 
 import streamlit as st
 
+_CLICKS = ("conversation", "verdict", "cause")
+
 
 def read(name: str) -> str | None:
     """A value from the address; None where it is not there or empty."""
@@ -49,7 +51,9 @@ def come_back(page: str) -> None:
     """Bring back the address that this page was left with, where going back led to the one that was meant for another page. In
     the browser's history that takes the other's place, and adds nothing."""
     if read("from") == page:
-        st.query_params.from_dict(st.session_state.get(f"left-{page}", {}))
+        # After a reload nobody knows it any more: what a click may have set goes, the rest of the address stays.
+        rest = {name: value for name, value in st.query_params.to_dict().items() if name not in ("from", *_CLICKS)}
+        st.query_params.from_dict(st.session_state.get(f"left-{page}", rest))
 
 
 def settle(name: str) -> None:

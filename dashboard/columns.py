@@ -84,7 +84,7 @@ LOST = {
     "tokens": tokens("tokens"),
     "lost_seconds": seconds("lost [s]", "Seconds to the first token; empty where nothing can be compared."),
     "unknown_turns": tokens("unpriced turns", "Turns of which the lost seconds are not known."),
-    "mostly_by": text("mostly by", help_text="The conversation that needed the room most often."),
+    "mostly_by": text("mostly by", help_text="The conversation that needed the room for most of these tokens."),
 }
 AFFECTED = {
     "conversation_id": text("conversation", 170),

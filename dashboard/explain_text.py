@@ -152,11 +152,10 @@ def _cost(explained: Row) -> str:
         return f"What it cost\n  Not known: {of} no hit turns to compare with."
     if cost["lost_basis"] == "rate":
         error = f" (± {100 * cost['lost_error_ratio']:.0f} %)" if cost["lost_error_ratio"] is not None else ""
-        computed = f"computing {counted(cost['avoidable_tokens'], 'token')} at this engine's prefill rate{error}, and "
-        return (
-            f"What it cost\n  About {wording.seconds(cost['lost_seconds'])}: "
-            f"{computed if cost['avoidable_tokens'] else ''}the time of its restores. "
-            + ("It is a hit all the same." if is_hit else "There are no hit turns of its conversation to compare with.")
+        avoidable = cost["avoidable_tokens"]
+        computed = f"computing {counted(avoidable, 'token')} at this engine's prefill rate{error}, and " if avoidable else ""
+        return f"What it cost\n  About {wording.seconds(cost['lost_seconds'])}: {computed}the time of its restores. " + (
+            "It is a hit all the same." if is_hit else "There are no hit turns of its conversation to compare with."
         )
     if cost["lost_seconds"] == 0:
         return "What it cost\n  Nothing: hits of this conversation take no less time to the first token."

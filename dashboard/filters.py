@@ -2,10 +2,11 @@
 page."""
 
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
+from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import streamlit as st
@@ -16,11 +17,15 @@ from turnlens.queries.errors import QueryError
 from turnlens.queries.ranges import Range
 from turnlens.queries.store import ServerStore, Store
 
-CHOICES = 500  # conversations and runs that are offered, the latest; an older one can be typed
+CHOICES = 500  # values that are offered of each filter, of conversations and runs the latest; another one can be typed
 # What engines share cannot be told apart by these.
 NARROWER = {"replica": "Replica", "model": "Model", "tenant": "Tenant", "conversation": "Conversation"}
 _LABELS = {"engine": "Engine", "run": "Run", **NARROWER, "verdict": "Verdict", "cause": "Cause"}
 _LISTED = ("verdict", "cause")
+_VOID_HELP = {
+    False: "This page is about what all turns share: it is not narrowed by this.",
+    True: "This page has no list of turns to be narrowed by this.",
+}
 _TIMES = {
     "15m": "the last 15 minutes",
     "1h": "the last hour",
@@ -101,6 +106,12 @@ def kept(**changes: str | None) -> dict[str, str]:
     return {name: value for name, value in {**there, **changes}.items() if value}
 
 
+def of_conversation(row: Mapping[str, Any]) -> dict[str, str | None]:
+    """The filters that bring the turns of a row of a list of conversations: its id, and more where others have the same id."""
+    narrower = ("engine", "replica", "run") if row["elsewhere"] else ()
+    return {"conversation": row["conversation_id"], **{name: row[name] for name in narrower if row.get(name) is not None}}
+
+
 # -- choices ----------------------------------------------------------------------------------------------------------------
 
 
@@ -126,10 +137,10 @@ def _box(name: str, label: str, values: list[str], *, hidden: bool, void: bool) 
         key=key,
         placeholder="any",
         on_change=address.follow(key, name, now, *_VOID),
-        accept_new_options=name in ("conversation", "run"),
+        accept_new_options=name not in _LISTED,
         filter_mode="contains",
         disabled=void,
-        help="This page is about what all turns share: it is not narrowed by this." if void else None,
+        help=_VOID_HELP[name in _LISTED] if void else None,
     )
 
 

@@ -112,7 +112,8 @@ def _lost(causes: Sequence[Row]) -> str:
         (row["cause"], row["turns"], row["conversations"], row["tokens"], _lost_seconds(row), row["mostly_by"])
         for row in causes[:_CAUSES]
     ]
-    return chart + _table(("cause", "turns", "conversations", "tokens", "lost", "mostly by"), rows)
+    head = ("cause", "turns", "conversations", "tokens", "lost", "mostly by")
+    return f"{chart}<p>{escape(report_text.unknown(causes))}</p>{_table(head, rows)}"
 
 
 def _affected(conversations: Sequence[Row]) -> str:

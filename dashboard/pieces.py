@@ -21,6 +21,7 @@ LIST_PAGE = "pages/conversations.py"
 TURN_PAGE = "pages/turn.py"
 HEALTH_PAGE = "pages/health.py"
 
+_CLICKED = "clicked"  # in the session's state: the key of a chart or a table, and what was clicked there
 NOTHING = "Nothing is known of it here."
 # Constants only. A source's figure wears the colour of its bar and so is the bar's legend.
 _SOURCE_STYLE = "".join(
@@ -96,11 +97,17 @@ def clicked(figure: Figure, key: str, alt: str) -> str | None:
     if not figure["data"]:
         st.text(NOTHING)
         return None
-    event = st.plotly_chart(  # pyright: ignore[reportUnknownMemberType] (1)
-        figure, key=key, config=parts.CONFIG, on_select="rerun", selection_mode="points", alt=alt
+
+    def keep() -> None:
+        points = st.session_state[key]["selection"]["points"]
+        if points:
+            st.session_state[_CLICKED] = (key, str(points[0]["customdata"][0]))
+
+    st.plotly_chart(  # pyright: ignore[reportUnknownMemberType] (1)
+        figure, key=key, config=parts.CONFIG, on_select=keep, selection_mode="points", alt=alt
     )
-    points = event["selection"]["points"]
-    return str(points[0]["customdata"][0]) if points else None
+    found: str | None = _just_clicked(key)
+    return found
 
 
 def table(shown: pa.Table, columns: Mapping[str, Any], key: str) -> None:
@@ -125,9 +132,15 @@ def csv(rows: Sequence[Row], columns: Sequence[str], name: str) -> None:
     )
 
 
-def clicked_row(table: pa.Table, columns: Mapping[str, Any], key: str) -> int | None:
-    """Show a table, a page of a list. Returns the number of the row that was just clicked, or None."""
-    event = st.dataframe(  # pyright: ignore[reportUnknownMemberType] (1)
+def clicked_row(table: pa.Table, columns: Mapping[str, Any], key: str, meaning: Sequence[Row]) -> Row | None:
+    """Show a table, a page of a list. Returns what the row that was just clicked means, or None: ``meaning`` is of each row."""
+
+    def keep() -> None:
+        cells = st.session_state[key]["selection"]["cells"]
+        if cells:
+            st.session_state[_CLICKED] = (key, meaning[cells[0][0]])
+
+    st.dataframe(  # pyright: ignore[reportUnknownMemberType] (1)
         table,
         hide_index=True,
         height="content",
@@ -135,11 +148,21 @@ def clicked_row(table: pa.Table, columns: Mapping[str, Any], key: str) -> int | 
         column_config=columns,
         column_order=list(columns),
         placeholder="",
-        on_select="rerun",
+        on_select=keep,
         selection_mode="single-cell",
     )
-    cells = event["selection"]["cells"]
-    return cells[0][0] if cells else None
+    found: Row | None = _just_clicked(key)
+    return found
+
+
+def _just_clicked(key: str) -> Any:
+    """What was clicked in the widget with this key, as it was drawn then. By the time that the page is run for the click, turns
+    have come: the chart is another one, of which nothing is selected, and the row may be another's."""
+    where, what = st.session_state.get(_CLICKED, (None, None))
+    if where != key:
+        return None
+    del st.session_state[_CLICKED]
+    return what
 
 
 def link_to_turn(ask: str, label: str) -> None:
@@ -165,6 +188,7 @@ def go_to_turn(ask: str) -> NoReturn:
 
 def trouble(error: StoreError) -> None:
     """The store cannot be read or did not answer: what happened, and what to do."""
+    st.session_state.pop(_CLICKED, None)
     if isinstance(error, UnknownCauseError):
         st.warning("No turn can have this cause.", icon=":material/help:")
         hint = "Choose another one at the side, or none."

@@ -1,5 +1,6 @@
 """A report over a range of turns, as text for a terminal."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from turnlens.dashboard import wording
@@ -73,6 +74,12 @@ def _who(row: Row) -> str:
     if row["unknown_turns"]:
         said.append(f"the seconds of {counted(row['unknown_turns'], 'turn')} are not known")
     return "; ".join(said)
+
+
+def unknown(causes: Sequence[Row]) -> str:
+    """Of which causes not all seconds are known, in a sentence; empty where they are."""
+    of = [f"{counted(row['unknown_turns'], 'turn')} with {row['cause']}" for row in causes if row["unknown_turns"]]
+    return f"Not known, and in no bar: the seconds of {', '.join(of)}." if of else ""
 
 
 def _advice(advice: list[Advice]) -> str:

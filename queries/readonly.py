@@ -27,9 +27,15 @@ CLOSED_CONFIGURATION: dict[str, str | bool | int | float | list[str]] = {
     # DuckDB expects few keys in the ASOF joins of view causes and takes a nested loop: 50 s for 840,000 keys, 0.6 s without.
     "asof_loop_join_threshold": 0,
 }
-SECONDS = 30.0  # the collector's default as well
+# The collector's defaults as well.
+SECONDS = 30.0
 ROWS = 1_000_000
-_BATCH_ROWS = 65_536
+BYTES = 1 << 30
+MEMORY = "4GB"
+# What queries may write beside the store when they do not fit into memory. DuckDB's own limit is 90 % of the disk, and the
+# spans need that disk.
+SPILL = "10GB"
+_BATCH_ROWS = 8_192  # few, for a row may be long
 # SELECT is also VALUES, FROM, DESCRIBE, SUMMARIZE, SHOW and WITH; MULTI is what PIVOT becomes.
 _READING = {duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN, duckdb.StatementType.MULTI}
 # DuckDB lets SQL read the store's own file even with external access off, and closing it there drops the process's lock on it.
@@ -103,7 +109,7 @@ def run(
     seconds: float = SECONDS,
     rows: int = ROWS,
 ) -> pa.Table:
-    """Run one reading statement on a cursor of its own. Raises QueryError: refused, failed, too long or too many rows."""
+    """Run one reading statement on a cursor of its own. Raises QueryError: refused, failed, too long or too large."""
     check(sql)
     with time_limit(cursor, seconds) as late:
         try:
@@ -127,12 +133,15 @@ def _read(result: duckdb.DuckDBPyRelation, rows: int) -> pa.Table:
     """All of a result, or a little more than so many rows: a LIMIT around a small query takes a fifth of its time."""
     reader = result.to_arrow_reader(_BATCH_ROWS)
     batches: list[pa.RecordBatch] = []
-    count = 0
+    count = size = 0
     for batch in reader:
         batches.append(batch)
         count += batch.num_rows
+        size += batch.nbytes
         if count > rows:
             break
+        if size > BYTES:
+            raise QueryError(f"The result has more than {BYTES >> 20:,} MiB: ask for less, or aggregate in SQL.")
     return pa.Table.from_batches(batches, reader.schema)
 
 

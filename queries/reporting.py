@@ -67,7 +67,7 @@ def _capacity(store: Store, over: Range, causes: list[Row]) -> list[Advice]:
         words = f"{size:,} turns and publishes or more of {stream.name_of(engine)}: too many to be replayed here"
         return [Advice("Ask `turnlens whatif` how many slots or blocks would do", words, None)]
     try:
-        study = Study(stream.load(store, engine), since_ns=over.since_ns, until_ns=over.until_ns)
+        study = Study(stream.load(store, engine), since_ns=over.since_ns, until_ns=over.until_ns, run=over.run)
     except QueryError:
         return []
     recorded, policy = study.stream.recorded_capacity, POLICIES.get(study.stream.policy or "")

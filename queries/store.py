@@ -80,7 +80,8 @@ class FileStore:
                 f"`turnlens serve --store {path}` to start collecting, or name another with --store."
             )
         try:
-            self._connection = duckdb.connect(str(path), read_only=True, config=dict(readonly.CLOSED_CONFIGURATION))
+            bounds = {"memory_limit": readonly.MEMORY, "max_temp_directory_size": readonly.SPILL}
+            self._connection = duckdb.connect(str(path), read_only=True, config={**readonly.CLOSED_CONFIGURATION, **bounds})
         except duckdb.IOException as error:
             if "lock" in str(error).lower():
                 raise StoreLockedError(

@@ -141,7 +141,7 @@ def rates(rows: Sequence[Row]) -> Figure:
                     "type": "scatter",
                     "mode": "markers",
                     "name": name,
-                    "y": [_start(row) for row in of],
+                    "y": [plain(_start(row)) for row in of],
                     "x": [row[f"{name}_tokens_per_second"] for row in of],
                     "error_x": {
                         "type": "data",
@@ -152,7 +152,7 @@ def rates(rows: Sequence[Row]) -> Figure:
                     **hovering([_rate_hover(row, name) for row in of]),
                 }
             )
-    starts = list(dict.fromkeys(_start(row) for row in rows))
+    starts = list(dict.fromkeys(plain(_start(row)) for row in rows))
     drawn = sheet(height=120 + 40 * len(starts))
     drawn |= {
         "xaxis": axis("tokens per second", type="log", dtick=1, tickformat="~s"),
@@ -165,7 +165,7 @@ def _start(row: Row) -> str:
     named = "/".join(str(row[name]) for name in ("engine", "replica") if row[name] is not None) or "unnamed"
     version = f" {row['engine_version']}" if row["engine_version"] else ""
     version += f", run {row['runs']}" if row["runs"] else ""
-    return plain(f"{named}{version}, {wording.clock(row['first_ns'], day=True)}")
+    return f"{named}{version}, {wording.clock(row['first_ns'], day=True)}"
 
 
 def _rate_hover(row: Row, name: str) -> str:

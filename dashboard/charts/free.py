@@ -40,7 +40,7 @@ def drawn(kind: str, table: pa.Table, x: str, ys: Sequence[str]) -> Figure:
         up = [None if value is None else float(value) for value in table[y].to_pylist()]
         hovers = [
             hover(f"{x}: {at}", f"{y}: {'' if value is None else f'{value:,.6g}'}")
-            for at, value in zip(across, up, strict=True)
+            for at, value in zip(table[x].to_pylist(), up, strict=True)
         ]
         colour = _COLOURS[number % len(_COLOURS)]
         line = {"color": EDGE, "width": 1} if kind == "bars" else {}

@@ -153,6 +153,7 @@ def lost(causes: Sequence[Row], most: int) -> Figure:
             row["cause"],
             f"{wording.seconds(row['lost_seconds'])} lost by {counted(row['turns'], 'turn')}",
             counted(row["tokens"], "token"),
+            f"of {counted(row['unknown_turns'], 'turn')} the seconds are not known" if row["unknown_turns"] else None,
         )
         for row in known
     ]

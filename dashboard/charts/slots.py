@@ -228,7 +228,8 @@ def _names(given: Sequence[str | None]) -> list[str]:
 
 def _ticks(names: Sequence[str]) -> Row:
     """Long names are cut where they are shown, and stay apart all the same."""
-    return {"tickvals": list(range(len(names))), "ticktext": [plain(_cut(name)) for name in names]}
+    # By name: Plotly takes a place for the name of a category, where one is called so.
+    return {"tickvals": [plain(name) for name in names], "ticktext": [plain(_cut(name)) for name in names]}
 
 
 def _cut(name: str) -> str:
@@ -237,7 +238,8 @@ def _cut(name: str) -> str:
 
 def retention(curve: Sequence[Row], what: str, gone_from: int | None) -> Figure:
     """Reuse of what was asked for again, by what passed since its last use: rows of macro retention_curve."""
-    steps = [f"{row['passed_from']:,}" for row in curve]
+    # The sign keeps Plotly from taking a name for a number, or for a place.
+    steps = [f"≥ {row['passed_from']:,}" for row in curve]
     traces: list[Row] = []
     for name, column, colour in (("hit", "hit_tokens", COLOURS["hit"]), ("restored", "restored_tokens", COLOURS["restored"])):
         traces.append(
@@ -261,7 +263,7 @@ def retention(curve: Sequence[Row], what: str, gone_from: int | None) -> Figure:
         )
     drawn = sheet(height=340, barmode="stack")
     drawn |= {
-        "xaxis": axis(f"passed in between, from so many {what} on", type="category"),
+        "xaxis": axis(f"passed in between [{what}]", type="category"),
         "yaxis": axis("reuse [% of tokens asked for again]", range=[0, 104]),
     }
     drawn["shapes"] = [
@@ -276,9 +278,7 @@ def retention(curve: Sequence[Row], what: str, gone_from: int | None) -> Figure:
         }
     ]
     if gone_from is not None:
-        # By its place: Plotly takes the text of a number for one.
-        place = [row["passed_from"] for row in curve].index(gone_from)
         drawn["annotations"] = [
-            {"x": place, "y": 50, "text": "half is gone", "showarrow": True, "arrowhead": 2, "ax": 0, "ay": -30}
+            {"x": f"≥ {gone_from:,}", "y": 50, "text": "half is gone", "showarrow": True, "arrowhead": 2, "ax": 0, "ay": -30}
         ]
     return {"data": traces, "layout": drawn}

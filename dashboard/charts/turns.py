@@ -243,6 +243,11 @@ def small_multiples(turns: Sequence[Row]) -> Figure:
                     | {"xaxis": f"x{name}", "yaxis": f"y{name}", "legendgroup": source, "showlegend": source not in known}
                 )
                 known.add(source)
+        broken = [row for row in of if not row["complete"]]
+        if broken:
+            group = {"legendgroup": "incomplete", "showlegend": "incomplete" not in known}
+            traces.append(_broken_turns(broken) | {"xaxis": f"x{name}", "yaxis": f"y{name}", **group})
+            known.add("incomplete")
     return {"data": traces, "layout": drawn}
 
 

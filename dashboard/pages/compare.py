@@ -54,10 +54,10 @@ def page(store: Store, chosen: Filters) -> None:
 
 
 def _turns(kind: str, sides: Sides, choices: dict[str, list[Row]]) -> dict[str, str | None]:
-    """How many turns the two sides have in the whole store, where they have names: that is known at once."""
+    """How many turns the two sides have at any time, where they have names: that is known at once."""
     turns = {row["name"]: row["turns"] for row in choices.get(kind, [])}
     return {
-        f"{letter} [turns in the store]": f"{turns[side.name]:,}"
+        f"{letter} [turns at any time]": f"{turns[side.name]:,}"
         for letter, side in (("A", sides.a), ("B", sides.b))
         if side.name in turns
     }

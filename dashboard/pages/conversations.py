@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from turnlens.dashboard import address, columns, frame, pieces, wording
+from turnlens.dashboard import address, columns, filters, frame, pieces, wording
 from turnlens.dashboard.charts import turns as charts
 from turnlens.dashboard.filters import Filters
 from turnlens.dashboard.pieces import Row
@@ -89,10 +89,10 @@ def _turns(store: Store, chosen: Filters, totals: Row) -> None:
     st.caption(
         f"{counted(totals['turns'], 'turn')}, the latest first, in tokens and seconds. A click on a cell opens the turn."
     )
-    row = pieces.clicked_row(table, columns.turns(), f"turns-{number}-{hash(chosen)}")
+    row = pieces.clicked_row(table, columns.turns(), f"turns-{number}", table.to_pylist())
     _pages("page", number, totals["pages"])
     if row is not None:
-        pieces.go_to_turn(table["ask"][row].as_py())
+        pieces.go_to_turn(row["ask"])
 
 
 def _conversations(store: Store, chosen: Filters) -> None:
@@ -128,11 +128,10 @@ def _conversations(store: Store, chosen: Filters) -> None:
     many = counted(there["conversations"], "conversation")
     st.caption(f"{many}. A click on a cell chooses one.")
     table = found["conversations_page"]
-    row = pieces.clicked_row(table, columns.conversations(), f"conversations-{number}-{order}-{hash(chosen)}")
+    row = pieces.clicked_row(table, columns.conversations(), f"conversations-{number}-{order}", table.to_pylist())
     _pages("conversations", number, there["pages"])
     if row is not None:
-        name = table["conversation_id"][row].as_py()
-        address.write(conversation=name, verdict=None, cause=None, page=None, conversations=None, turn=None)
+        address.write(**filters.of_conversation(row), verdict=None, cause=None, page=None, conversations=None, turn=None)
         st.rerun()
 
 

@@ -4,7 +4,7 @@ from dataclasses import asdict
 
 import streamlit as st
 
-from turnlens.dashboard import columns, frame, health_strip, pieces, wording
+from turnlens.dashboard import columns, filters, frame, health_strip, pieces, report_text, wording
 from turnlens.dashboard.charts import overview
 from turnlens.dashboard.filters import Filters
 from turnlens.dashboard.pieces import Row
@@ -96,6 +96,8 @@ def _causes(store: Store, chosen: Filters) -> None:
     if any(row["lost_seconds"] for row in rows):
         cause = pieces.clicked(overview.lost(rows, CAUSES), "lost", "Seconds to the first token lost to each cause.")
         pieces.csv(rows, table.column_names, "lost")
+        if unknown := report_text.unknown(rows):
+            st.text(unknown)
         if cause is not None:
             pieces.go_to_list("overview", cause=cause, verdict=None)
         st.caption(
@@ -114,10 +116,10 @@ def _affected(store: Store, chosen: Filters) -> None:
     st.subheader("Who is affected")
     many = counted(table["of_conversations"][0].as_py(), "conversation")
     st.caption(f"{many} lost something; these the most. A click on a cell opens the conversation.")
-    row = pieces.clicked_row(table, columns.AFFECTED, "affected")
+    row = pieces.clicked_row(table, columns.AFFECTED, "affected", table.to_pylist())
     pieces.csv(table.to_pylist(), table.column_names, "affected")
     if row is not None:
-        pieces.go_to_list("overview", conversation=table["conversation_id"][row].as_py(), verdict=None, cause=None)
+        pieces.go_to_list("overview", **filters.of_conversation(row), verdict=None, cause=None)
 
 
 def _advice(store: Store, chosen: Filters) -> None:

@@ -37,9 +37,9 @@ def page(store: Store, chosen: Filters) -> None:
         _occupancy(store, chosen, bounds)
         if reasons:
             _evicted(reasons)
-            _blame(store, chosen, bounds)
+            _blame(store, chosen, bounds, several=starts.num_rows > 1)
         if not bounds["gauges_only"]:
-            _retention(store, chosen)
+            _retention(store, chosen, start)
 
 
 def _named(start: Row) -> str:
@@ -66,7 +66,7 @@ def _evicted(reasons: list[Row]) -> None:
     pieces.csv(reasons, list(reasons[0]), "evictions")
 
 
-def _blame(store: Store, chosen: Filters, bounds: Row) -> None:
+def _blame(store: Store, chosen: Filters, bounds: Row, *, several: bool) -> None:
     of = {"most": PAIRS, "the_start": bounds["resource_id"]}
     table = frames.within(store, ("blame_of_conversations",), chosen.over, **of)["blame_of_conversations"]
     pairs: list[Row] = table.to_pylist()
@@ -79,14 +79,15 @@ def _blame(store: Store, chosen: Filters, bounds: Row) -> None:
     )
     pieces.chart(slots.blame(pairs, value, _VALUES[value]), "blame", "Who evicted whom: evictors down, victims across.")
     shown = columns.table(pairs, list(columns.BLAME))
-    row = pieces.clicked_row(shown, columns.BLAME, "blame-pairs")
+    row = pieces.clicked_row(shown, columns.BLAME, "blame-pairs", pairs)
     pieces.csv(pairs, table.column_names, "blame")
-    if row is not None and pairs[row]["victim_conversation"] is not None:
-        pieces.go_to_list("slots", conversation=pairs[row]["victim_conversation"], verdict=None, cause=None)
+    if row is not None and row["victim_conversation"] is not None:
+        of_start = {name: bounds[name] for name in ("engine", "replica") if several and bounds[name] is not None}
+        pieces.go_to_list("slots", conversation=row["victim_conversation"], **of_start, verdict=None, cause=None)
     st.caption("A click on a cell opens the conversation that lost its place.")
 
 
-def _retention(store: Store, chosen: Filters) -> None:
+def _retention(store: Store, chosen: Filters, start: str) -> None:
     st.subheader("How much may come between")
     axis = address.read("axis")
     axis = axis if axis in histories.AXES else "publishes"
@@ -98,7 +99,7 @@ def _retention(store: Store, chosen: Filters) -> None:
         on_change=address.follow("axis", "axis", axis),
         width=300,
     )
-    found = frames.within(store, ("retention_curve", "retention_half"), chosen.over, axis=axis)
+    found = frames.within(store, ("retention_curve", "retention_half"), chosen.over, axis=axis, the_start=start)
     curve: list[Row] = found["retention_curve"].to_pylist()
     (half,) = found["retention_half"].to_pylist()
     st.text(histories.retained(curve, half, histories.AXES[axis]))

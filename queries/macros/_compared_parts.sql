@@ -30,10 +30,12 @@ sums as (
     count(seen_tokens) filter (complete and seen_tokens > 0) as seen_turns,
     coalesce(sum(hit_tokens) filter (complete), 0) as hit,
     coalesce(sum(restored_tokens) filter (complete), 0) as restored,
-    coalesce(sum(recomputed_tokens) filter (complete), 0) as recomputed,
-    coalesce(sum(new_tokens) filter (complete), 0) as new,
+    -- Where nobody knows what had been seen, null and not 0.
+    sum(recomputed_tokens) filter (complete) as recomputed,
+    sum(new_tokens) filter (complete) as new,
+    count(recomputed_tokens) filter (complete) as told_turns,
     coalesce(sum(computed_tokens) filter (complete and recomputed_tokens is null), 0) as untold,
-    coalesce(sum(lost_seconds) filter (complete), 0) as lost,
+    sum(lost_seconds) filter (complete) as lost,
     count(lost_seconds) filter (complete) as lost_turns,
     coalesce(sum(not_cache_seconds) filter (complete), 0) as not_cache
   from every
@@ -57,8 +59,8 @@ counted as (
       {'figure': 'reuse_ratio', 'kind': 'ratio', 'numerator': reused, 'denominator': seen, 'turns': seen_turns},
       {'figure': 'hit_ratio', 'kind': 'ratio', 'numerator': hit, 'denominator': prompt, 'turns': turns},
       {'figure': 'restored_ratio', 'kind': 'ratio', 'numerator': restored, 'denominator': prompt, 'turns': turns},
-      {'figure': 'recomputed_ratio', 'kind': 'ratio', 'numerator': recomputed, 'denominator': prompt, 'turns': turns},
-      {'figure': 'new_ratio', 'kind': 'ratio', 'numerator': new, 'denominator': prompt, 'turns': turns},
+      {'figure': 'recomputed_ratio', 'kind': 'ratio', 'numerator': recomputed, 'denominator': prompt, 'turns': told_turns},
+      {'figure': 'new_ratio', 'kind': 'ratio', 'numerator': new, 'denominator': prompt, 'turns': told_turns},
       {'figure': 'untold_ratio', 'kind': 'ratio', 'numerator': untold, 'denominator': prompt, 'turns': turns},
       {'figure': 'lost_seconds', 'kind': 'sum', 'numerator': lost, 'denominator': null, 'turns': lost_turns},
       {'figure': 'lost_seconds_per_turn', 'kind': 'ratio', 'numerator': lost, 'denominator': lost_turns, 'turns': lost_turns},

@@ -20,6 +20,8 @@
 --   median_ttft_seconds DOUBLE -- median time to first token, complete turns [s]
 --   worst_ttft_seconds DOUBLE -- longest time to first token, complete turns [s]
 --   runs VARCHAR -- labels of the experiments, with commas
+--   run VARCHAR -- the label, where all of its turns have one and the same
+--   elsewhere BOOLEAN -- another engine start has a conversation of this id in the range, too
 --   resource_id VARCHAR -- the engine start
 create or replace macro _conversations_in(
   the_engine, the_run, since, until,
@@ -43,6 +45,8 @@ select
   median(ttft_ns / 1e9) filter (complete) as median_ttft_seconds,
   max(ttft_ns) filter (complete) / 1e9 as worst_ttft_seconds,
   string_agg(distinct run, ', ' order by run) as runs,
+  case when count(distinct run) = 1 and count(run) = count(*) then any_value(run) end as run,
+  count(*) over (partition by conversation_id) > 1 as elsewhere,
   resource_id
 from _verdicts_in(the_engine, the_run, since, until, the_replica, the_model, the_tenant, the_conversation)
 where conversation_id is not null

@@ -17,7 +17,7 @@
 --   seen_tokens BIGINT -- length of the part [tokens]
 --   hit_tokens BIGINT -- of it on the device still [tokens]
 --   restored_tokens BIGINT -- of it brought back from another tier [tokens]
-create or replace macro _reask_parts_in(the_engine, the_run, since, until) as table
+create or replace macro _reask_parts_in(the_engine, the_run, since, until, the_start := null) as table
 select
   t.trace_id,
   t.span_id,
@@ -35,6 +35,7 @@ select
 from _verdicts_in(the_engine, the_run, since, until) as t
 join causes as c on c.trace_id = t.trace_id and c.turn_span_id = t.span_id
 where t.complete
+  and (the_start is null or t.resource_id = the_start)
   and t.seen_basis = 'keys'
   and t.seen_tokens > 0
   and c.source in ('hit', 'restored', 'recomputed')

@@ -2,9 +2,9 @@
 -- all else is looked up in two places (12,000 turns of a Mooncake trace: 3.9 s with it, 1.2 s without).
 --
 -- Example: from _reasks_in('ring0', null, null, null, false)
-create or replace macro _reasks_in(the_engine, the_run, since, until, counted) as table
+create or replace macro _reasks_in(the_engine, the_run, since, until, counted, the_start := null) as table
 with parts as (
-  from _reask_parts_in(the_engine, the_run, since, until)
+  from _reask_parts_in(the_engine, the_run, since, until, the_start)
 ),
 asked_about as (
   select resource_id, min(used_ns) as from_ns, max(admitted_ns) as until_ns from parts group by resource_id

@@ -1,6 +1,6 @@
--- The engine starts of a range, and from when to when each is looked at: from ``since`` until ``until``, within what its spans
--- cover. Where a run is asked for, from the arrival of its first turn to the end of its last: slots and memory are shared, so
--- whatever happened to them meanwhile belongs to the answer, whichever run's turn it was done for.
+-- The engine starts that ran in a range, and from when to when each is looked at: from ``since`` until ``until``, within what its
+-- spans and gauges cover. Where a run is asked for, from the arrival of its first turn to the end of its last: slots and memory are
+-- shared, so whatever happened to them meanwhile belongs to the answer, whichever run's turn it was done for.
 --
 -- Example: from _windows_in('ring0', 'read-write', null, null)
 --
@@ -9,7 +9,7 @@
 --   engine VARCHAR -- which server
 --   replica VARCHAR -- which copy of it
 --   runs VARCHAR -- labels of the experiments that it served in the range, with commas
---   turns BIGINT -- turns that arrived in the range; null where only gauges or start-up lines are known
+--   turns BIGINT -- turns that arrived in the range
 --   total_slots BIGINT -- snapshot slots it had; null for an engine of blocks
 --   pool_tokens BIGINT -- KV tokens that fit on its device
 --   limited_by VARCHAR -- what kept it from having more, where its log says so
@@ -29,17 +29,26 @@ with served as (
     and (since is null or start_ns >= since)
     and (until is null or start_ns < until)
   group by resource_id
+),
+-- Those that ran meanwhile, though no turn of theirs arrived: their spans or their gauges say so.
+ran as (
+  select resource_id, min(first_ns) as first_ns, max(last_ns) as last_ns
+  from (
+    select resource_id, first_ns, last_ns from _covered
+    union all
+    select resource_id, first_ns, last_ns from _gauged
+  )
+  where the_run is null and resource_id not in (select resource_id from served where resource_id is not null)
+  group by resource_id
+  having (since is null or max(last_ns) >= since) and (until is null or min(first_ns) < until)
+),
+there as (
+  from served
   union all
-  -- Engines of which only gauges are known.
-  select g.resource_id, null, null, g.first_ns, g.last_ns
-  from _gauged as g
-  where the_run is null
-    and (since is null or g.last_ns >= since)
-    and (until is null or g.first_ns < until)
-    and g.resource_id not in (select resource_id from _covered)
+  select resource_id, null, 0, first_ns, last_ns from ran
   union all
   -- Starts of engines of which nothing but their logs' start-up lines is known.
-  select o.resource_id, null, null, o.time_ns, o.time_ns
+  select o.resource_id, null, 0, o.time_ns, o.time_ns
   from _told_capacities as o
   where the_run is null
     and (since is null or o.time_ns >= since)
@@ -66,9 +75,9 @@ select
     when coalesce(g.total_slots, g.pool_tokens) is not null then 'gauges'
   end as told_by,
   -- greatest() and least() pass over nulls.
-  greatest(case when the_run is null then coalesce(c.first_ns, s.first_ns) else s.first_ns end, since) as from_ns,
-  least(case when the_run is null then coalesce(c.last_ns, s.last_ns) else s.last_ns end + 1, until) as until_ns
-from served as s
+  greatest(case when the_run is null then least(c.first_ns, s.first_ns) else s.first_ns end, since) as from_ns,
+  least(case when the_run is null then greatest(c.last_ns, s.last_ns) else s.last_ns end + 1, until) as until_ns
+from there as s
 left join _covered as c using (resource_id)
 left join _gauged as g using (resource_id)
 left join resources as r using (resource_id)

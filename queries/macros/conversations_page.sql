@@ -19,6 +19,8 @@
 --   median_ttft_seconds DOUBLE -- median time to first token, complete turns [s]
 --   worst_ttft_seconds DOUBLE -- longest time to first token, complete turns [s]
 --   runs VARCHAR -- labels of the experiments, with commas
+--   run VARCHAR -- the label, where all of its turns have one and the same
+--   elsewhere BOOLEAN -- another engine start has a conversation of this id in the range, too
 create or replace macro conversations_page(
   the_engine, the_run, since, until, ordered_by, rows_each, page_number,
   the_replica := null, the_model := null, the_tenant := null, the_conversation := null
@@ -39,7 +41,9 @@ select
   reused_tokens / nullif(seen_tokens, 0)::double as reuse_ratio,
   median_ttft_seconds,
   worst_ttft_seconds,
-  runs
+  runs,
+  run,
+  elsewhere
 from _conversations_paged(
     the_engine, the_run, since, until, ordered_by, rows_each, page_number, the_replica, the_model, the_tenant, the_conversation
   )

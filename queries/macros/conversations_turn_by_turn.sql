@@ -14,10 +14,12 @@
 --   new_tokens BIGINT -- computed, not seen before; null where S is unknown [tokens]
 --   computed_tokens BIGINT -- computed, where S is unknown; else null [tokens]
 --   unobserved_tokens BIGINT -- the events do not say [tokens]
+--   prompt_tokens BIGINT -- P [tokens]
 --   ttft_seconds DOUBLE -- arrival to first token [s]
 --   verdict VARCHAR -- as in view turns
 --   main_cause VARCHAR -- as in view turns
 --   complete BOOLEAN -- every prompt position was observed without contradiction
+--   incomplete_because VARCHAR -- why not complete, with commas
 --   ask VARCHAR -- the id that means this turn and no other
 create or replace macro conversations_turn_by_turn(
   the_engine, the_run, since, until, ordered_by, rows_each, page_number, most,
@@ -49,10 +51,12 @@ select
   new_tokens,
   case when recomputed_tokens is null then computed_tokens end as computed_tokens,
   unobserved_tokens,
+  prompt_tokens,
   ttft_ns / 1e9 as ttft_seconds,
   verdict,
   main_cause,
   complete,
+  list_aggregate(incomplete_reasons, 'string_agg', ', ') as incomplete_because,
   span_id as ask
 from numbered
 where turn_number > of_turns - most

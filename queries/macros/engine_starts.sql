@@ -1,4 +1,4 @@
--- The engine starts that served turns in a range, or of which gauges or start-up lines say something, with how much each has: what is
+-- The engine starts that ran in a range, as turns, other spans, gauges or start-up lines say, with how much each has: what is
 -- known of them at once, before anything is reckoned.
 --
 -- Example: from engine_starts('ring0', null, null, null)
@@ -7,7 +7,7 @@
 --   engine VARCHAR -- which server
 --   replica VARCHAR -- which copy of it
 --   runs VARCHAR -- labels of the experiments that it served in the range
---   turns BIGINT -- turns that arrived in the range; null where only gauges or start-up lines are known
+--   turns BIGINT -- turns that arrived in the range
 --   total_slots BIGINT -- snapshot slots; null for an engine of blocks
 --   pool_tokens BIGINT -- KV tokens that fit
 --   limited_by VARCHAR -- what kept it from having more, where its log says so: memory or concurrency

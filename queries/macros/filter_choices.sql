@@ -1,5 +1,5 @@
--- What the dashboard's filters can be set to: one row a filter and value, with the number of turns that have it. Of conversations
--- and runs the latest, at most ``most`` each.
+-- What the dashboard's filters can be set to: one row a filter and value, with the number of turns that have it. At most
+-- ``most`` each: of conversations and runs the latest, of all others those with the most turns.
 --
 -- Example: from filter_choices(500)
 --

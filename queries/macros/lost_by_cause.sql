@@ -10,7 +10,7 @@
 --   tokens BIGINT -- prompt tokens that it concerns [tokens]
 --   lost_seconds DOUBLE -- seconds to first token; null where no turn could be compared [s]
 --   unknown_turns BIGINT -- turns of which the seconds are not known
---   mostly_by VARCHAR -- conversation that needed the room most often, of evictions
+--   mostly_by VARCHAR -- of evictions, the conversation that needed the room for most of these tokens
 --   mostly_by_ratio DOUBLE -- its share of these tokens
 --   free_ratio DOUBLE -- of evictions: KV tokens that were free meanwhile, of the pool, weighted by tokens
 create or replace macro lost_by_cause(

@@ -12,6 +12,7 @@
 --   tokens BIGINT -- recomputed, restored, or new and avoidable [tokens]
 --   lost_seconds DOUBLE -- seconds to first token; null where none is known [s]
 --   main_cause VARCHAR -- the cause of most of these seconds
+--   elsewhere BOOLEAN -- another engine has a conversation of this id that lost something, too
 --   of_conversations BIGINT -- conversations that lost something, shown or not
 create or replace macro lost_by_conversation(
   the_engine, the_run, since, until, most,
@@ -56,6 +57,7 @@ select
   sum(tokens)::bigint as tokens,
   sum(seconds) as lost_seconds,
   first(cause order by seconds desc nulls last, tokens desc, cause) as main_cause,
+  count(*) over (partition by conversation_id) > 1 as elsewhere,
   count(*) over () as of_conversations
 from by_cause
 group by conversation_id, engine

@@ -8,6 +8,7 @@
 --   span_id VARCHAR -- span of the turn
 --   turn_id VARCHAR -- readable id
 --   conversation_id VARCHAR -- conversation that the turn grows
+--   run VARCHAR -- label of the experiment
 --   status VARCHAR -- how it ended
 --   complete BOOLEAN -- every prompt position was observed without contradiction
 --   reads_cache BOOLEAN -- the cache was not disabled for it
@@ -57,6 +58,7 @@ select
   t.span_id,
   t.turn_id,
   t.conversation_id,
+  t.run,
   t.status,
   coalesce(t.complete, false) as complete,
   t.cache_disabled is null as reads_cache,

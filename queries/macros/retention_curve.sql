@@ -16,7 +16,7 @@
 --   hit_ratio DOUBLE -- hit / seen tokens, of the sums
 --   restored_ratio DOUBLE -- restored / seen tokens, of the sums
 --   median_reuse_ratio DOUBLE -- median over the re-asks
-create or replace macro retention_curve(the_engine, the_run, since, until, axis) as table
+create or replace macro retention_curve(the_engine, the_run, since, until, axis, the_start := null) as table
 with asked as (
   select
     *,
@@ -28,7 +28,7 @@ with asked as (
       when 'seconds' then idle_seconds
       else error('There is no axis ' || coalesce(axis, 'null') || ': publishes, conversations, turns, tokens or seconds.')
     end::double as passed
-  from _reasks_in(the_engine, the_run, since, until, axis = 'conversations')
+  from _reasks_in(the_engine, the_run, since, until, axis = 'conversations', the_start)
 ),
 scaled as (
   select *, pow(10, length(floor(passed)::bigint::varchar) - 1)::bigint as power

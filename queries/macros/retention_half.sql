@@ -9,9 +9,9 @@
 --   kept_most DOUBLE -- the most that passed in one of the steps before it, which kept at least half; null where there is none
 --   reuse_ratio DOUBLE -- reuse of that step, of sums
 --   kept_again_from BIGINT -- a later step that kept at least half, the last of them: not this traffic decides; null where none
-create or replace macro retention_half(the_engine, the_run, since, until, axis) as table
+create or replace macro retention_half(the_engine, the_run, since, until, axis, the_start := null) as table
 with curve as (
-  from retention_curve(the_engine, the_run, since, until, axis)
+  from retention_curve(the_engine, the_run, since, until, axis, the_start)
 ),
 gone as (
   select min(passed_from) as gone_from from curve where reuse_ratio < 0.5

@@ -1,4 +1,5 @@
--- Whether it gets better or worse: figures of the complete turns of a range, of the earlier and of the later half of its time. The
+-- Whether it gets better or worse: figures of the complete turns of a range, of the earlier and of the later half of its time, from
+-- the first turn to the last. The
 -- difference has no interval; ``compare`` of two times has. Without rows where the turns are of several runs: those are no trend.
 --
 -- Example: from trend(null, null, null, null)
@@ -17,9 +18,8 @@ create or replace macro trend(
   the_replica := null, the_model := null, the_tenant := null, the_conversation := null
 ) as table
 with t as materialized (
-  select start_ns, run, prompt_tokens, hit_tokens, restored_tokens, recomputed_tokens, new_tokens, seen_tokens, ttft_ns
+  select start_ns, run, complete, prompt_tokens, hit_tokens, restored_tokens, recomputed_tokens, new_tokens, seen_tokens, ttft_ns
   from _verdicts_in(the_engine, the_run, since, until, the_replica, the_model, the_tenant, the_conversation)
-  where complete
 ),
 runs as (
   select count(distinct coalesce(run, '')) as n from t
@@ -36,6 +36,7 @@ halves as (
     median(ttft_ns / 1e9) as ttft
   from t
   cross join (select min(start_ns) as first_ns, max(start_ns) as last_ns from t) as e
+  where complete
   group by 1
 ),
 figures as (

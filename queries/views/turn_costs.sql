@@ -59,7 +59,8 @@ compared as (
         then greatest(t.served_seconds - h.hit_median_seconds - new_text_seconds, 0)
     end as against_hits,
     case
-      when t.ttft_ns is not null and (t.avoidable_tokens = 0 or e.prefill_seconds_per_token is not null)
+      -- least() does, too.
+      when t.ttft_ns is not null and (t.avoidable_tokens = 0 or t.avoidable_tokens * e.prefill_seconds_per_token is not null)
         then least(t.avoidable_tokens * coalesce(e.prefill_seconds_per_token, 0), coalesce(t.compute_ns / 1e9, 0))
           + case when t.restored_tokens > 0 then coalesce(t.restore_ns, 0) / 1e9 - t.restoring_seconds else 0 end
     end as at_rate,

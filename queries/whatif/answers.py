@@ -88,8 +88,8 @@ class WhatIf:
 
 
 class Study:
-    """Answers from one stream. ``bytes_per_token`` gives capacities of blocks in bytes as well. A ``conversation`` and times of
-    admission, from ``since_ns`` on and before ``until_ns``, restrict what is counted; all traffic is replayed."""
+    """Answers from one stream. ``bytes_per_token`` gives capacities of blocks in bytes as well. A ``conversation``, a ``run``
+    and times of admission, from ``since_ns`` on and before ``until_ns``, restrict what is counted; all traffic is replayed."""
 
     def __init__(
         self,
@@ -98,6 +98,7 @@ class Study:
         bytes_per_token: int | None = None,
         since_ns: int | None = None,
         until_ns: int | None = None,
+        run: str | None = None,
     ) -> None:
         self.stream = stream
         self.replays = Replays(stream)
@@ -108,6 +109,7 @@ class Study:
             for number, turn in enumerate(stream.turns)
             if turn.counted
             and conversation in (None, turn.conversation_id)
+            and run in (None, turn.run)
             and (since_ns is None or turn.admitted_ns >= since_ns)
             and (until_ns is None or turn.admitted_ns < until_ns)
         ]

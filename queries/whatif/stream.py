@@ -62,6 +62,7 @@ class Reference:
     reads_cache: bool = True
     complete: bool = True
     counted: bool = True
+    run: str | None = None
 
 
 @dataclass(slots=True)
@@ -263,6 +264,7 @@ def _reference(row: Row, points: Points, *, counted: bool) -> Reference:
         reads_cache=row["reads_cache"],
         complete=row["complete"],
         counted=counted,
+        run=row["run"],
     )
 
 

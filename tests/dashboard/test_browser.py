@@ -1,6 +1,8 @@
 """The dashboard in a real browser: opened, clicked through, bookmarked, at two widths, light and dark."""
 
+import threading
 from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 from chromium import DESKTOP, NARROW, Tab, dashboard, tab
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.trace.export import SpanExportResult
+from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 
 from turnlens.collectors.server import Collector
 from turnlens.collectors.settings import Settings
@@ -128,6 +131,14 @@ def test_going_back_from_what_was_clicked_finds_the_overview_as_it_was(server: s
         there.page.get_by_role("heading", name="The conversation, turn by turn").wait_for()
         there.settled()
         assert there.page.url == f"{server}/conversations?engine=test&conversation=agent-a&from=overview"
+        there.page.reload()
+        there.settled().page.go_back()
+        there.page.get_by_text("22,000 prompt tokens of 6 complete turns").wait_for()
+        there.settled()
+        assert there.page.url == f"{server}/?engine=test"
+        there.page.go_forward()
+        there.page.get_by_role("heading", name="The conversation, turn by turn").wait_for()
+        there.settled()
         there.page.locator('[data-testid="stSidebar"]').get_by_role("link", name="Overview").click()
         there.page.get_by_text("Only engine test · conversation agent-a").wait_for()
         there.settled()
@@ -200,6 +211,45 @@ def test_live_shows_what_comes_and_keeps_the_place(tmp_path: Path) -> None:
             there.page.get_by_text("25,000 prompt tokens of 7 complete turns").wait_for(state="attached", timeout=30_000)
             there.settled()
             assert abs(there.page.evaluate("document.querySelector('[data-testid=stMain]').scrollTop") - place) < 60
+            there.assert_sound()
+
+
+def test_clicks_find_what_was_clicked_while_turns_come(tmp_path: Path) -> None:
+    """Bars and a row of a list, each drawn before turns came that are there by the time that the page is run for the click."""
+    file = scenes.file_store(tmp_path / "store.duckdb", scenes.agents())
+    ended = threading.Event()
+
+    def send(url: str) -> None:
+        exporter = OTLPSpanExporter(endpoint=f"{url}/v1/traces")
+        number = 0
+        while not ended.wait(0.3):
+            story = scenes.Story(engine="other", ids=RandomIdGenerator())
+            story.now = 60.0 + number
+            story.turn(f"z-{number}-1", "agent-z", 3_000)
+            story.turn(f"z-{number}-2", "agent-z", 3_600, hit=1_600, restored=800, evicts=("agent-z", 100, 180))
+            assert exporter.export(story.spans()) is SpanExportResult.SUCCESS
+            number += 1
+
+    with ExitStack() as stack:
+        collector = stack.enter_context(Collector(Settings(store=file, http_port=0, grpc_port=0)))
+        pool = stack.enter_context(ThreadPoolExecutor(1))
+        with dashboard(collector.http_url) as root, tab(root) as there:
+            sender = pool.submit(send, collector.http_url)
+            try:
+                there.open("/?last=all")
+                there.page.locator(".st-key-lost .barlayer .point").first.click(force=True)
+                there.page.get_by_text("Only cause ").wait_for()
+                there.open("/conversations?conversation=agent-a&last=all")
+                there.click_cell(table=0, row=0)
+                there.page.get_by_text("Why", exact=True).wait_for()
+                assert there.texts()[0] == "a-3"
+                there.open("/conversations?conversation=agent-a&last=all")
+                there.page.locator(".st-key-strip .barlayer .trace").first.locator(".point").nth(1).click(force=True)
+                there.page.get_by_text("Why", exact=True).wait_for()
+                assert there.texts()[0] == "a-2"
+            finally:
+                ended.set()
+            sender.result()
             there.assert_sound()
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from turnlens.dashboard.charts import parts
+from turnlens.dashboard.charts import parts, slots
 from turnlens.dashboard.charts import turns as charts
 
 
@@ -73,3 +73,34 @@ def test_a_prompt_of_unknown_length_has_no_end() -> None:
     figure = charts.prompt_bar([], None)
     assert figure["data"] == []
     assert "range" not in figure["layout"]["xaxis"]
+
+
+def _pair(evictor: str, victim: str, seconds: float) -> dict[str, Any]:
+    return {
+        "evictor_conversation": evictor,
+        "victim_conversation": victim,
+        "evictions": 1,
+        "tokens_evicted": 16,
+        "losing_turns": 1,
+        "lost_seconds": seconds,
+    }
+
+
+def test_who_took_whose_place_is_said_of_conversations_that_are_numbers_too() -> None:
+    """Ticks go by names: at place 2 Plotly would look for a conversation called 2."""
+    figure = slots.blame([_pair("7", "2", 4.0), _pair("7", "1", 3.0), _pair("2", "0", 2.0)], "lost_seconds", "seconds")
+    (heat,) = figure["data"]
+    assert (heat["x"], heat["y"]) == (["2", "1", "0"], ["7", "2"])
+    assert heat["z"] == [[4.0, 3.0, None], [None, None, 2.0]]
+    for axis, names in (("xaxis", heat["x"]), ("yaxis", heat["y"])):
+        assert figure["layout"][axis]["type"] == "category"
+        assert (figure["layout"][axis]["tickvals"], figure["layout"][axis]["ticktext"]) == (names, names)
+
+
+def test_an_incomplete_turn_is_marked_in_a_small_chart() -> None:
+    turn = dict.fromkeys(("hit_tokens", "restored_tokens", "recomputed_tokens", "new_tokens", "computed_tokens"))
+    turn |= {"unobserved_tokens": None, "prompt_tokens": 900, "main_cause": None, "conversation_id": "c", "place": 1}
+    turn |= {"turn_number": 1, "turn_id": "c-1", "verdict": "incomplete", "complete": False, "ask": "c-1"}
+    (mark,) = charts.small_multiples([turn | {"incomplete_because": "not_ended"}])["data"]
+    assert (mark["name"], mark["x"], mark["y"]) == ("incomplete turn", [1], [900])
+    assert mark["customdata"][0][0] == "c-1"

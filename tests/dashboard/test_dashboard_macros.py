@@ -6,7 +6,8 @@ from memory_store import MemoryStore, Scene
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from scenes import chain
 
-from turnlens.queries import frames
+from turnlens.dashboard import filters
+from turnlens.queries import comparing, frames
 from turnlens.queries.errors import QueryError
 from turnlens.queries.ranges import Range
 
@@ -122,7 +123,8 @@ def test_sources_over_time_with_an_interval_in_which_nothing_came(store: MemoryS
 def test_the_trend_of_two_halves(store: MemoryStore) -> None:
     """Earlier: a-1, b-1, b-2 and a-2, of 13,600 tokens 3,584 hit, 800 restored. Later: a-3, b-3, of 8,400 tokens 7,584 hit."""
     rows = {row["figure"]: row for row in store.rows("from trend(null, null, null, null)")}
-    starts = {row["turn_id"]: row["start_ns"] for row in store.rows("select turn_id, start_ns from turns where complete")}
+    # The halves are of all turns: c-1, the last, is incomplete.
+    starts = {row["turn_id"]: row["start_ns"] for row in store.rows("select turn_id, start_ns from turns")}
     middle = (min(starts.values()) + max(starts.values())) // 2
     later = {turn for turn, start in starts.items() if start > middle}
     sums = {
@@ -131,11 +133,16 @@ def test_the_trend_of_two_halves(store: MemoryStore) -> None:
         )
         for half, sign in (("earlier", "<="), ("later", ">"))
     }
-    assert later == {"a-2", "a-3", "b-3"}
-    assert rows["hit_ratio"]["earlier"] == pytest.approx(1_984 / 8_600) == pytest.approx(sums["earlier"][0]["hit"])
-    assert rows["hit_ratio"]["later"] == pytest.approx(9_184 / 13_400) == pytest.approx(sums["later"][0]["hit"])
-    assert rows["hit_ratio"]["difference"] == pytest.approx(9_184 / 13_400 - 1_984 / 8_600)
-    assert rows["restored_ratio"]["later"] == pytest.approx(800 / 13_400)
+    assert later == {"a-3", "b-3", "c-1"}
+    assert rows["hit_ratio"]["earlier"] == pytest.approx(3_584 / 13_600) == pytest.approx(sums["earlier"][0]["hit"])
+    assert rows["hit_ratio"]["later"] == pytest.approx(7_584 / 8_400) == pytest.approx(sums["later"][0]["hit"])
+    assert rows["hit_ratio"]["difference"] == pytest.approx(7_584 / 8_400 - 3_584 / 13_600)
+    assert rows["restored_ratio"]["earlier"] == pytest.approx(800 / 13_600)
+    sides = comparing.halves(store, Range())
+    assert sides is not None
+    halves = {row["figure"]: row for row in comparing.compare(store, sides)}
+    for name in ("hit_ratio", "recomputed_ratio", "reuse_ratio"):
+        assert (rows[name]["earlier"], rows[name]["later"]) == (halves[name]["a"], halves[name]["b"])
     assert {row["unit"] for row in rows.values()} == {"ratio", "s"}
 
 
@@ -224,6 +231,30 @@ def test_who_is_affected_in_which_runs() -> None:
     store = scene.store()
     rows = store.rows("from lost_by_conversation(null, null, null, null, 10)")
     assert {row["conversation_id"]: (row["turns"], row["runs"]) for row in rows} == {"a": (2, "after, before"), "b": (1, None)}
+
+
+def test_an_id_of_two_engine_starts_is_said_to_be() -> None:
+    """What opens one of them has to say which; an id that is the only one of its kind is enough."""
+    store = MemoryStore()
+    for engine in ("one", "two"):
+        story = scenes.Story(engine=engine, ids=RandomIdGenerator())
+        story.turn(f"{engine}-1", "both", 1_600, run=f"run {engine}")
+        story.turn(f"{engine}-2", f"only {engine}", 1_600)
+        store.add(story.spans())
+    rows = store.rows("from conversations_page(null, null, null, null, 'latest', 10, 1)")
+    assert sorted(
+        (row["conversation_id"], row["engine"], row["elsewhere"], row["run"]) for row in rows if row["elsewhere"]
+    ) == [
+        ("both", "one", True, "run one"),
+        ("both", "two", True, "run two"),
+    ]
+    opened = [filters.of_conversation(row) for row in rows]
+    assert sorted(opened, key=str) == [
+        {"conversation": "both", "engine": "one", "replica": "r0", "run": "run one"},
+        {"conversation": "both", "engine": "two", "replica": "r0", "run": "run two"},
+        {"conversation": "only one"},
+        {"conversation": "only two"},
+    ]
 
 
 @pytest.mark.parametrize("name", ["replica", "model", "tenant", "conversation"])

@@ -55,8 +55,8 @@ def test_overview(open_app: Callable, agents_file: Path) -> None:
     app = open_app(agents_file).at()
     assert app.figures() == {"hit": "50.8 %", "restored": "3.6 %", "recomputed": "7.3 %", "new": "38.3 %"}
     deltas = {item.label: item.delta for item in app.page.metric}
-    # Of 8,600 tokens of the earlier half 1,984 were hit, of 13,400 of the later 9,184.
-    assert deltas["hit"] == "+45.5 points"
+    # Of 13,600 tokens of the earlier half 3,584 were hit, of 8,400 of the later 7,584.
+    assert deltas["hit"] == "+63.9 points"
     assert headers(app) == [
         "Over time",
         "Time to the first token, by verdict",
@@ -255,7 +255,7 @@ def test_what_passes_between_is_chosen(open_app: Callable, agents_file: Path) ->
     app.page.selectbox("axis").select("turns")
     app.again()
     assert app.page.query_params == {"axis": "turns"}
-    assert app.charts()[-1]["layout"]["xaxis"]["title"]["text"] == "passed in between, from so many other turns on"
+    assert app.charts()[-1]["layout"]["xaxis"]["title"]["text"] == "passed in between [other turns]"
 
 
 def test_nothing_is_known_of_slots(open_app: Callable, tmp_path: Path) -> None:
@@ -334,7 +334,7 @@ def test_compare_two_runs(open_app: Callable, mixed_file: Path) -> None:
     app = open_app(mixed_file).at("compare")
     assert app.page.selectbox("by").value == "run"
     assert (app.page.selectbox("side-a").value, app.page.selectbox("side-b").value) == ("r1", "r2")
-    assert app.figures() == {"A [turns in the store]": "1", "B [turns in the store]": "1"}
+    assert app.figures() == {"A [turns at any time]": "1", "B [turns at any time]": "1"}
     rows = {row["figure"]: row for row in app.table(0)}
     assert (rows["prompt_tokens"]["A"], rows["prompt_tokens"]["B"]) == ("1,600", "3,200")
     app.page.selectbox("side-b").select("r1")
@@ -449,7 +449,7 @@ def test_results_that_are_drawn(open_app: Callable, agents_file: Path, column: s
 
 def test_what_can_be_asked(open_app: Callable, agents_file: Path) -> None:
     app = open_app(agents_file).at("sql", object="retention_curve")
-    assert "from retention_curve(the_engine, the_run, since, until, axis)" in [item.value for item in app.page.code]
+    assert "from retention_curve(the_engine, the_run, since, until, axis, the_start)" in [item.value for item in app.page.code]
     assert {"passed_from", "reuse_ratio"} <= {row["name"] for row in app.table(-1)}
 
 

@@ -16,9 +16,11 @@ from scenario_store import play
 from scenes import chain as blocks
 from sides import store_of_two
 
+from turnlens.dashboard.explain_text import render
 from turnlens.queries import comparing
 from turnlens.queries.comparing import Condition
 from turnlens.queries.errors import QueryError
+from turnlens.queries.explain import explain
 from turnlens.tracing.engines.reference.scenarios import Result
 from turnlens.tracing.engines.reference.scenarios.paired_soak import ARMS, run_of
 
@@ -144,6 +146,40 @@ def test_seconds_lost_to_the_cache_and_to_what_is_not_are_together_those_of_the_
             found["lost_seconds"][run] + found["not_cache_seconds"][run]
         )
         assert found["lost_seconds"][run] > 0
+
+
+def unknown_and_known() -> MemoryStore:
+    """Twelve turns a side of 1,000 tokens and more, 100 of them hit. Of run ``unknown`` nobody knows what had been seen; in ``known``
+    each comes twice, and is computed again."""
+    scene = Scene()
+    for number in range(12):
+        start, prompt = 20.0 * number, 1_000 + 200 * number
+        turn = scene.recorder.turn(f"u{number}", prompt_tokens=prompt, run="unknown", at_ns=scene.at(start))
+        turn.admitted(100, at_ns=scene.at(start))
+        turn.computed(100, prompt, at_ns=scene.at(start + prompt / 5_000))
+        turn.first_token(at_ns=scene.at(start + prompt / 5_000))
+        turn.finished(at_ns=scene.at(start + prompt / 5_000 + 1))
+    for number in range(6):
+        keys = blocks(f"{number}:", 6)
+        for again in range(2):
+            scene.serve(f"k{number}-{again}", f"c{number}", 100, keys, 300.0 + 20 * number + 10 * again, run="known")
+    return scene.store()
+
+
+def test_what_nobody_knows_is_no_nought() -> None:
+    store = unknown_and_known()
+    (costs,) = store.rows(
+        "select count(*) as turns, count(lost_seconds) as known, count(lost_basis) as bases from turn_costs "
+        "where turn_id like 'u%'"
+    )
+    assert costs == {"turns": 12, "known": 0, "bases": 0}
+    found = compared(store, "unknown", "known")
+    for figure in ("recomputed_ratio", "new_ratio", "lost_seconds", "lost_seconds_per_turn"):
+        assert (found[figure]["a"], found[figure]["turns_a"], found[figure]["differs"]) == (None, 0, None), figure
+    assert found["recomputed_ratio"]["b"] == pytest.approx(0.48)
+    assert found["untold_ratio"]["a"] == pytest.approx(1 - 12 * 100 / sum(1_000 + 200 * number for number in range(12)))
+    explained = render(explain(store, "u3"))
+    assert "What it cost" not in explained
 
 
 def test_versions_engines_and_times_name_the_same_sides(two: MemoryStore) -> None:

@@ -4,18 +4,22 @@ import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from memory_store import MemoryStore, Scene
+from scenes import chain
 
 from turnlens.queries import comparing, frames, library
-from turnlens.queries.arguments import ARGUMENTS
+from turnlens.queries.arguments import ARGUMENTS, NARROWER
 from turnlens.queries.errors import QueryError, UnknownConversationError, UnknownTurnError
+from turnlens.queries.library import SqlObject
 from turnlens.queries.ranges import Range
 from turnlens.queries.whatif import whatif
 
 ROOT = Path(__file__).parents[2]
+NARROWED = [item for item in library.objects() if not item.private and item.arguments[-len(NARROWER) :] == NARROWER]
 ASKED = [item for item in library.objects() if not item.private]
 GIVEN = {
     "axis": "publishes",
@@ -84,6 +88,30 @@ def test_everything_that_is_listed_can_be_asked(store: MemoryStore, item: librar
     assert frames.ask(store, item.name, **given).column_names == [column.name for column in item.columns]
 
 
+@pytest.mark.parametrize("narrower", ["replica", "model", "tenant", "conversation"])
+@pytest.mark.parametrize("item", NARROWED, ids=lambda item: item.name)
+def test_every_answer_that_can_be_narrowed_is(item: SqlObject, narrower: str) -> None:
+    """To what all turns have it is the same; to what none has, the same as of an engine that is not there."""
+    scene = Scene(replica="every")
+    of: dict[str, Any] = {"model": "every", "tenant": "every"}
+    for number in range(2):
+        keys = chain(f"{number}:", 8)
+        said = [(f"It is 10:0{number}.", None, "system"), ("Hello", None, "user")]
+        scene.serve(f"e-{number}", "every", 128, keys, 20.0 * number, publish=keys, messages=said, **of)
+    scene.recorder.evicted(keys, 16, reason="lease_expired", at_ns=scene.at(50))
+    scene.serve("e-2", "every", 128, keys, 60.0, **of)
+    store = scene.store()
+    given = {name: value for name, value in (GIVEN | {"most": 10}).items() if name in item.arguments}
+
+    def asked(over: Range) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = frames.within(store, (item.name,), over, **given)[item.name].to_pylist()
+        return rows
+
+    everything = asked(Range())
+    assert asked(Range(**{narrower: "every"})) == everything
+    assert asked(Range(**{narrower: "nobody"})) == asked(Range(engine="nobody")) != everything
+
+
 def test_every_argument_is_explained_and_none_else() -> None:
     assert set(ARGUMENTS) == {name for item in ASKED for name in item.arguments}
 
@@ -125,7 +153,7 @@ def test_several_at_once_get_each_what_it_takes(store: MemoryStore) -> None:
         ("_turns_in", None, {}, "There is no table, view or macro '_turns_in'."),
         ("spans; drop table spans", None, {}, "There is no table, view or macro"),
         ("retention_curve", None, {}, "retention_curve needs axis: what passed between"),
-        ("retention_curve", None, {"axes": "turns"}, "retention_curve has no argument 'axes'. It takes axis."),
+        ("retention_curve", None, {"axes": "turns"}, "retention_curve has no argument 'axes'. It takes axis, the_start."),
         (
             "list_turns",
             None,

@@ -174,3 +174,15 @@ def test_evictions_by_reason() -> None:
         ("slots", 4, 4, 600, 1, 3, 2, 1, 1, 100, 2 / 3, 12.0, 20.0, 28.0, 5.0, 5.0, 13.0),
         ("memory", 1, 2, 32, 0, 1, 0, 1, 0, 0, 0.0, 1.0, 1.0, 1.0, None, None, None),
     ]
+
+
+def test_an_engine_start_is_there_while_it_runs_though_no_turn_arrives() -> None:
+    """Its spans reach from 0 to 100 s, its gauges to 200 s. A turn arrived at 0 s alone: the start is there in every part of that
+    time, and its window ends with what is known."""
+    store = filled({}, [turn(0, 100)], [(at, "slots", 1) for at in range(50, 201)])
+    windows = "select turns, from_ns // 1_000_000_000 as since, until_ns // 1_000_000_000 as until from engine_starts(null, null, ?, ?)"
+    assert store.rows(windows, [10 * SECOND, 40 * SECOND]) == [{"turns": 0, "since": 10, "until": 40}]
+    assert store.rows(windows, [120 * SECOND, 180 * SECOND]) == [{"turns": 0, "since": 120, "until": 180}]
+    assert store.rows(windows, [150 * SECOND, None]) == [{"turns": 0, "since": 150, "until": 200}]
+    assert store.rows(windows, [201 * SECOND, None]) == []
+    assert store.rows(windows, [None, 50 * SECOND]) == [{"turns": 1, "since": 0, "until": 50}]

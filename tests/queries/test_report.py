@@ -124,6 +124,27 @@ def test_of_several_engine_starts_the_one_is_replayed_that_lost_the_most() -> No
     assert other.evidence.endswith("of busy/r0")
 
 
+def test_advice_for_a_run_is_of_its_turns_and_replays_all() -> None:
+    """Run ``lost`` is that of ``two_slots``, of which nothing is found again; in run ``found`` A comes back six times, each a hit."""
+    scene = two_slots(seconds_each=0.002, run="lost")
+    for number in range(6):
+        start = 50.0 + 10 * number
+        turn = scene.recorder.turn(
+            f"Z{number}", "A", prompt_tokens=1_000, prefix=["4c"], prefix_at=[1_000], at_ns=scene.at(start), run="found"
+        )
+        turn.admitted(999, at_ns=scene.at(start + 0.1))
+        turn.computed(999, 1_000, at_ns=scene.at(start + 1))
+        turn.first_token(at_ns=scene.at(start + 1))
+        turn.finished("stop", output_tokens=1, at_ns=scene.at(start + 2))
+    store = scene.store()
+    more, _ = report(store, Range(run="lost"))["advice"]
+    assert (more.what, more.gain_seconds) == ("Slots 2 → 3", pytest.approx(2, abs=0.01))
+    assert more.evidence.startswith("reuse on the device 0.0 % → 99.9 %, replayed on 4 publishes of test/r0 run found, lost")
+    every, _ = report(store, Range())["advice"]
+    assert every.evidence.startswith("reuse on the device 85.6 % → 99.9 %")
+    assert every.gain_seconds == pytest.approx(2, abs=0.01)
+
+
 def test_a_replay_that_does_not_meet_its_record_promises_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     good = Study.check
 

@@ -4,7 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 from memory_store import MemoryStore, Scene
+from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from scenario_store import play
+from scenes import chain
 
 ANY = "null, null, null, null"
 
@@ -125,3 +127,26 @@ def test_steps_of_the_curve() -> None:
         (1_000, 2_000, 1_000, 1_999, 2),
         (2_000, 5_000, 2_000, 2_000, 1),
     ]
+
+
+def test_one_engine_start_is_not_what_others_have_kept() -> None:
+    """One finds all of what is asked for again, the other none of it: together it is a half, each by itself all or nothing."""
+    stores = MemoryStore()
+    for engine, hit in (("keeps", 96), ("loses", 0)):
+        scene = Scene(engine=engine, ids=RandomIdGenerator())
+        keys = chain("a", 6)
+        scene.serve("a-1", "a", 96, keys, 0.0, publish=keys)
+        if not hit:
+            scene.recorder.evicted(keys, 16, reason="slots", at_ns=scene.at(10))
+        scene.serve("a-2", "a", 100, keys, 20.0, hit=hit)
+        stores.add(scene.spans())
+    ratios = {
+        row["engine"]: stores.rows(f"select reuse_ratio from retention_curve({ANY}, 'publishes', ?)", [row["resource_id"]])
+        for row in stores.rows("select engine, resource_id from resources")
+    }
+    assert ratios == {"keeps": [{"reuse_ratio": 1.0}], "loses": [{"reuse_ratio": 0.0}]}
+    assert stores.rows(f"select reuse_ratio from retention_curve({ANY}, 'publishes')") == [{"reuse_ratio": 0.5}]
+    for engine, gone_from in (("keeps", None), ("loses", 0)):
+        (start,) = stores.rows("select resource_id from resources where engine = ?", [engine])
+        half = f"select gone_from from retention_half({ANY}, 'publishes', ?)"
+        assert stores.rows(half, [start["resource_id"]]) == [{"gone_from": gone_from}]

@@ -148,6 +148,7 @@ def recorded(asks: list[Ask], cache: NaiveSlots | NaiveBlocks) -> tuple[list[Row
                 "span_id": f"s{number}",
                 "turn_id": f"q{number}",
                 "conversation_id": None,
+                "run": None,
                 "status": "stop",
                 "complete": True,
                 "reads_cache": True,

@@ -314,14 +314,14 @@ def store_of(name: str) -> tuple[MemoryStore, str]:
     return make().store(), turn
 
 
-def two_slots(policy: str = "lru_leaf", seconds_each: float = 0.0, **facts: object) -> Scene:
+def two_slots(policy: str = "lru_leaf", seconds_each: float = 0.0, run: str | None = None, **facts: object) -> Scene:
     """Conversation A leaves 1,000 tokens; B and C take the two slots; A comes back to nothing. Every turn has its first token after
     a second, or ``seconds_each`` of its tokens later."""
     scene = Scene(slots=2, pool_tokens=10_000, unit_tokens=1, policy=policy, **facts)
     recorder, at = scene.recorder, scene.at
 
     def turn(name: str, of: str, key: str, tokens: int, start: float, hit: int, gone: str | None) -> None:
-        begun = recorder.turn(name, of, prompt_tokens=tokens, prefix=[key], prefix_at=[tokens], at_ns=at(start))
+        begun = recorder.turn(name, of, prompt_tokens=tokens, prefix=[key], prefix_at=[tokens], at_ns=at(start), run=run)
         recorder.sample(0 if gone else 1, 9_000, at_ns=at(start))
         begun.admitted(hit, at_ns=at(start + 0.1))
         done = at(start + 1 + seconds_each * tokens)
