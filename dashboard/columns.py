@@ -9,17 +9,21 @@ from streamlit import column_config as shown
 from turnlens.dashboard import wording
 
 Row = dict[str, Any]
-_NUMBER = 100  # wide enough for 25,258,240: what is cut at the left reads as another number
+
+
+def _wide(label: str) -> int:
+    """Wide enough for 25,258,240, for what is cut at the left reads as another number; and for its heading and unit."""
+    return max(100, 40 + 7 * len(label))
 
 
 def tokens(label: str, help_text: str | None = None) -> Any:
     """A count of tokens with thousands separators."""
-    return shown.NumberColumn(label, width=_NUMBER, format="%,d", help=help_text)
+    return shown.NumberColumn(label, width=_wide(label), format="%,d", help=help_text)
 
 
 def seconds(label: str, help_text: str | None = None) -> Any:
     """A duration [s]."""
-    return shown.NumberColumn(label, width=_NUMBER, format="%,.3f", help=help_text)
+    return shown.NumberColumn(label, width=_wide(label), format="%,.3f", help=help_text)
 
 
 def text(label: str, width: int | None = None, help_text: str | None = None) -> Any:
@@ -145,7 +149,10 @@ WHATIF = {
 }
 COMPARED = {
     "figure": text("figure", 240),
-    **{name: shown.TextColumn(name, alignment="right") for name in ("A", "B", "B - A", "95 % interval")},
+    **{
+        name: shown.TextColumn(name, alignment="right", width=width)
+        for name, width in (("A", 110), ("B", 110), ("B - A", 120), ("95 % interval", 200))
+    },
     "turns A": tokens("turns A"),
     "turns B": tokens("turns B"),
     "meaning": text("meaning", 400),
@@ -174,7 +181,7 @@ FITS = {
     "seconds_each_low": shown.NumberColumn("95 % from [s]", width=120, format="%.6f"),
     "seconds_each_high": shown.NumberColumn("to [s]", width=120, format="%.6f"),
     "tokens_of": text("tokens of"),
-    "seconds_per_token": shown.NumberColumn("per token [s]", width=120, format="%.8f"),
+    "seconds_per_token": shown.NumberColumn("per token [s]", width=120, format="%.3e"),
     "seconds_at_none": seconds("at none [s]"),
     "error_seconds": seconds("standard error [s]"),
 }

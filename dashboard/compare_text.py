@@ -112,7 +112,10 @@ def sentences(rows: list[Row]) -> list[str]:
     ]
     few = [row["figure"] for row in rows if row["differs"] is None]
     said: list[str] = []
-    said.append("Differs\n" + "\n".join(f"  {line}" for line in differ) if differ else "No figure differs.")
+    if differ:
+        said.append("Differs\n" + "\n".join(f"  {line}" for line in differ))
+    else:
+        said.append("No figure differs." if same else "Whether anything differs cannot be told.")
     if same:
         said.append("No difference to be seen (it lies within)\n" + "\n".join(f"  {line}" for line in same))
     if few:

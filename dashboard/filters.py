@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -234,10 +234,15 @@ def _moment(name: str, label: str, default_ns: int | None) -> None:
         at = (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).astimezone(viewers_zone())
     except (ValueError, OverflowError):
         at = datetime.fromtimestamp((default_ns or 0) / 1e9, viewers_zone())
-    st.session_state[key] = at.replace(tzinfo=None, microsecond=0)
+    # The box has whole minutes; the address keeps what it says for as long as nobody chooses another minute.
+    minute = at.replace(tzinfo=None, second=0, microsecond=0)
+    shown = minute + timedelta(minutes=1) if name == "until" and at.replace(tzinfo=None) > minute else minute
+    st.session_state[key] = shown
 
     def changed() -> None:
         given: datetime | None = st.session_state[key]
+        if given == shown:
+            return
         text = None if given is None else given.replace(tzinfo=viewers_zone()).astimezone(UTC)
         address.write(**{name: None if text is None else _text(text)}, **dict.fromkeys(_VOID))
 

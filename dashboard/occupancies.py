@@ -167,9 +167,9 @@ def _verdict(bounds: Row) -> str:
         return f"Nothing says what was free: read its metrics, too ({scraped})."
     if list(held) == ["unknown"]:
         where = "the only interval" if every == 1 else f"all {every:,} intervals"
-        return f"Unknown in {where} ({length}): nothing says what was free."
+        return f"Unknown in {where} of {length}: nothing says what was free."
     (most, count), *others = sorted(held.items(), key=lambda item: -item[1])
-    said = [f"{most[0].upper()}{most[1:]} in {count:,} of {counted(every, 'interval')} ({length})"]
+    said = [f"{most[0].upper()}{most[1:]} in {count:,} of {counted(every, 'interval')} of {length}"]
     said += [f"{name} in {number:,}" for name, number in others]
     return f"{', '.join(said)}. At the end {_SUMMARY[bounds['last_bound']]}."
 
@@ -180,7 +180,8 @@ def _fullness(bounds: Row) -> list[str]:
         said.append(f"at most {bounds['most_taken_slots']:,} of {counted(bounds['total_slots'], 'slot')} were taken")
     if bounds["least_free_tokens"] is not None:
         pool = f" of {bounds['pool_tokens']:,}" if bounds["pool_tokens"] is not None else ""
-        said.append(f"at least {bounds['least_free_tokens']:,}{pool} KV tokens were free")
+        least = f"at least {bounds['least_free_tokens']:,}" if bounds["least_free_tokens"] else "at the fullest none"
+        said.append(f"{least}{pool} KV tokens were free")
     text = ", ".join(said)
     by = {"gauge": "gauges", "span": "what admissions and evictions carry"}
     basis = " and ".join(by[name] for name in (bounds["basis"] or "").split(", ") if name)

@@ -88,7 +88,7 @@ def check(answer: WhatIf) -> str:
         f"{', '.join(found.others)}{more}).",
     ]
     if not found.close:
-        lines.append("That is too far off to rely on the figures above: they compare capacities, no more.")
+        lines.append("That is too far off to rely on these figures: they compare capacities, no more.")
     return "\n".join(lines)
 
 

@@ -41,6 +41,7 @@ ARGUMENTS = {
     "rows_each": Argument("how many rows a page has"),
     "page_number": Argument("which page, from 1"),
     "ordered_by": Argument("`latest`, `recomputed`, `restored`, `slowest` or `longest`"),
+    "by_what": Argument("the most of `evictions` or of `tokens_evicted` first", "the most of `lost_seconds`"),
     "interval_seconds": Argument("length of an interval [s]", "a twentieth of the range"),
     "seconds": Argument("length of an interval [s]"),
     "axis": Argument("what passed between: `publishes`, `conversations`, `turns`, `tokens` or `seconds`"),

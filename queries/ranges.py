@@ -45,6 +45,10 @@ class Range:
         """What not every macro over a range can be narrowed to, by name."""
         return {name: getattr(self, name.removeprefix("the_")) for name in NARROWER}
 
+    def overlaps(self, first_ns: int, last_ns: int) -> bool:
+        """Whether something from then to then lies in it, if only in part [wall ns]."""
+        return (self.since_ns is None or last_ns >= self.since_ns) and (self.until_ns is None or first_ns < self.until_ns)
+
     @property
     def shared(self) -> "Range":
         """The same without that."""

@@ -3,7 +3,20 @@
 from collections.abc import Sequence
 
 from turnlens.dashboard import wording
-from turnlens.dashboard.charts.parts import COLOURS, EDGE, NEUTRAL, Figure, Row, axis, hover, hovering, plain, sheet
+from turnlens.dashboard.charts.parts import (
+    COLOURS,
+    EDGE,
+    NEUTRAL,
+    Figure,
+    Row,
+    axis,
+    hover,
+    hovering,
+    lanes,
+    log_axis,
+    plain,
+    sheet,
+)
 from turnlens.queries.words import counted
 
 # Neither is the colour of a source. Marks differ, too.
@@ -107,11 +120,11 @@ def differences(rows: Sequence[Row], unit: str) -> Figure:
                 "thickness": 1.5,
             }
         traces.append(trace)
-    drawn = sheet(height=130 + 26 * len(names))
+    drawn = sheet(height=130 + 26 * len(names), showlegend=True)
     drawn |= {
         "xaxis": axis("B - A [points]" if unit == "ratio" else "B - A [s]", zeroline=True, zerolinewidth=2, nticks=7),
-        "yaxis": axis("figure", categoryorder="array", categoryarray=names[::-1]),
     }
+    lanes(drawn, "figure", names)
     return {"data": traces, "layout": drawn}
 
 
@@ -155,9 +168,9 @@ def rates(rows: Sequence[Row]) -> Figure:
     starts = list(dict.fromkeys(plain(_start(row)) for row in rows))
     drawn = sheet(height=120 + 40 * len(starts))
     drawn |= {
-        "xaxis": axis("tokens per second", type="log", dtick=1, tickformat="~s"),
-        "yaxis": axis("engine start", categoryorder="array", categoryarray=starts[::-1]),
+        "xaxis": log_axis("tokens per second", [x for trace in traces for x in trace["x"]], tickformat="~s"),
     }
+    lanes(drawn, "engine start", starts)
     return {"data": traces, "layout": drawn}
 
 
@@ -183,8 +196,17 @@ def costs(rows: Sequence[Row]) -> Figure:
     snapshot_cost that have one."""
     known = [row for row in rows if row["seconds_each_low"] is not None]
     traces: list[Row] = []
-    for name, colour, told in (("costs time", COLOURS["restored"], True), ("not to be told from nothing", NEUTRAL, False)):
-        of = [row for row in known if (row["seconds_each_low"] > 0) is told]
+    kinds = (
+        ("costs time", COLOURS["restored"], [row for row in known if row["seconds_each_low"] > 0]),
+        (
+            "not to be told from nothing",
+            NEUTRAL,
+            [row for row in known if row["seconds_each_low"] <= 0 <= row["seconds_each_high"]],
+        ),
+        # No snapshot makes a turn quicker: turns with more of them differ in something else.
+        ("less than nothing: something else differs", COLOURS["new"], [row for row in known if row["seconds_each_high"] < 0]),
+    )
+    for name, colour, of in kinds:
         if of:
             traces.append(
                 {
@@ -204,12 +226,12 @@ def costs(rows: Sequence[Row]) -> Figure:
                     **hovering([_cost_hover(row) for row in of]),
                 }
             )
-    lanes = [_fit(row) for row in known]
-    drawn = sheet(height=110 + 30 * len(lanes))
+    fits = [_fit(row) for row in known]
+    drawn = sheet(height=110 + 36 * len(fits))
     drawn |= {
         "xaxis": axis("each [ms]", zeroline=True, nticks=5),
-        "yaxis": axis("fit", categoryorder="array", categoryarray=lanes[::-1]),
     }
+    lanes(drawn, "fit", fits)
     return {"data": traces, "layout": drawn}
 
 

@@ -12,6 +12,7 @@ from turnlens.dashboard.charts.parts import (
     axis,
     hover,
     hovering,
+    lanes,
     moment,
     plain,
     sheet,
@@ -33,9 +34,9 @@ def lived(spans: Sequence[Row]) -> list[Row]:
 
 def life(spans: Sequence[Row]) -> Figure:
     """One lane a range of the prompt: a thick line while it was on the device, a thin one while it was gone."""
-    lanes = [plain(f"{wording.place(span)} {span['source']}") for span in spans]
+    names = [plain(f"{wording.place(span)} {span['source']}") for span in spans]
     traces: list[Row] = []
-    for span, lane in zip(spans, lanes, strict=True):
+    for span, lane in zip(spans, names, strict=True):
         gone = span["evicted_ns"] or span["admitted_ns"]
         said = [hover(lane, *_story(span))] * 2
         there = {"color": COLOURS["hit"], "width": 8}
@@ -43,7 +44,7 @@ def life(spans: Sequence[Row]) -> Figure:
         if gone < span["admitted_ns"]:
             traces.append(_line(lane, gone, span["admitted_ns"], {"color": NEUTRAL, "width": 2, "dash": "dot"}, said))
     for name, (column, symbol, colour) in _MARKS.items():
-        known = [(span, lane) for span, lane in zip(spans, lanes, strict=True) if span[column] is not None]
+        known = [(span, lane) for span, lane in zip(spans, names, strict=True) if span[column] is not None]
         if known:
             traces.append(
                 {
@@ -56,11 +57,9 @@ def life(spans: Sequence[Row]) -> Figure:
                     **hovering([hover(f"{name} at {wording.clock(span[column])}", *_story(span)) for span, _ in known]),
                 }
             )
-    drawn = sheet(height=110 + 30 * len(set(lanes)))
-    drawn |= {
-        "xaxis": axis(time_title(), type="date"),
-        "yaxis": axis("tokens", categoryorder="array", categoryarray=lanes[::-1]),
-    }
+    drawn = sheet(height=160 + 34 * len(set(names)))
+    drawn["xaxis"] = axis(time_title(), type="date", nticks=4, tickangle=0)
+    lanes(drawn, "tokens", names)
     return {"data": traces, "layout": drawn}
 
 

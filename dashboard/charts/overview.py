@@ -14,6 +14,8 @@ from turnlens.dashboard.charts.parts import (
     bar,
     hover,
     hovering,
+    lanes,
+    log_axis,
     moment,
     plain,
     sheet,
@@ -122,9 +124,9 @@ def first_tokens(verdicts: Sequence[Row]) -> Figure:
     )
     drawn = sheet(height=80 + 44 * len(names), showlegend=False)
     drawn |= {
-        "xaxis": axis("first token [s]", type="log", dtick="D2", tickformat="~g"),
-        "yaxis": axis("verdict", categoryorder="array", categoryarray=[plain(name) for name in names[::-1]]),
+        "xaxis": log_axis("first token [s]", [row[f"p{part}_seconds"] for row in verdicts for part in (10, 90)]),
     }
+    lanes(drawn, "verdict", [plain(name) for name in names])
     return {"data": traces, "layout": drawn}
 
 
@@ -164,12 +166,13 @@ def lost(causes: Sequence[Row], most: int) -> Figure:
         "y": names,
         "text": [wording.seconds(row["lost_seconds"]) for row in known],
         "textposition": "auto",
-        "marker": {"color": COLOURS["recomputed"], "line": {"color": EDGE, "width": 1}},
+        # No source's colour: a cause may have several sources, and not_cache.* has none.
+        "marker": {"color": NEUTRAL, "line": {"color": EDGE, "width": 1}},
         **hovering(hovers, [row["cause"] for row in known]),
     }
     drawn = sheet(height=80 + 34 * len(known), showlegend=False)
     drawn |= {
         "xaxis": axis("lost time to the first token [s]", tickformat=",~r", rangemode="tozero"),
-        "yaxis": axis("cause", categoryorder="array", categoryarray=names[::-1]),
     }
+    lanes(drawn, "cause", names)
     return {"data": [bars], "layout": drawn}

@@ -4,8 +4,11 @@ of the person who looks.
 Text from engines is escaped by ``plain`` before Plotly sees it: it reads ``<b>``, ``<a>`` and the like in labels and hovers.
 """
 
+import math
 from collections.abc import Sequence
 from datetime import datetime
+from html import unescape
+from textwrap import wrap
 from typing import Any
 
 from turnlens.dashboard import wording
@@ -35,6 +38,8 @@ VERDICTS = {
     "contradictory": COLOURS["computed"],
     "incomplete": COLOURS["unobserved"],
 }
+_DECADES = 2.5
+_LANE = 34  # letters of a name in one line
 ONE_BAR = 130  # height of a chart that is one bar; the figures beside it are its legend
 # No toolbar: it covers the small charts. No MathJax: ``$`` in an id is a dollar sign.
 CONFIG: dict[str, Any] = {"displayModeBar": False, "displaylogo": False, "typesetMath": False}
@@ -82,6 +87,27 @@ def axis(title: str | None, **more: Any) -> Row:
     if title:
         found["title"] = {"text": title, "standoff": 8}
     return found
+
+
+def log_axis(title: str, values: Sequence[float], **more: Any) -> Row:
+    """A logarithmic axis over these values: labelled at 1, 2 and 5, over many decades at powers of ten alone."""
+    known = [value for value in values if value > 0]
+    wide = bool(known) and math.log10(max(known) / min(known)) > _DECADES
+    return axis(title, type="log", **({"dtick": 1 if wide else "D2", "tickformat": "~g"} | more))
+
+
+def lanes(drawn: Row, title: str, names: Sequence[str], **more: Any) -> None:
+    """Give a layout an axis of named lanes, the first at the top. Its title stands above the names: beside a short chart it
+    would lie on them. ``names`` are as ``plain`` makes them; long ones are shown in several lines."""
+    each = list(dict.fromkeys(names))
+    drawn["yaxis"] = axis(
+        None,
+        **({"type": "category", "categoryorder": "array", "categoryarray": each[::-1]} | more),
+        tickvals=each,
+        ticktext=["<br>".join(map(plain, wrap(unescape(name), _LANE, break_on_hyphens=False))) for name in each],
+    )
+    at = {"x": 0, "y": 1, "xref": "paper", "yref": "paper", "xanchor": "right", "yanchor": "bottom", "xshift": -6}
+    drawn.setdefault("annotations", []).append(at | {"text": title, "showarrow": False, "font": {"size": 12}})
 
 
 def whole_ticks(count: int) -> Row:

@@ -13,6 +13,8 @@ from turnlens.dashboard.charts.parts import (
     axis,
     hover,
     hovering,
+    lanes,
+    log_axis,
     moment,
     plain,
     sheet,
@@ -31,20 +33,24 @@ def occupancy(intervals: Sequence[Row]) -> Figure:
     below. Rows of macro occupancy_in of one engine start."""
     at = [moment(row["begin_ns"]) for row in intervals]
     slots = any(row["total_slots"] is not None for row in intervals)
+    evictions = _evictions(intervals, at)
+    # Without evictions their lane is left away.
+    low = 0.27 if evictions else 0.0
     traces: list[Row] = []
     if slots:
         traces += _taken(intervals, at, "slots", "total_slots", "y2")
     traces += _taken(intervals, at, "tokens", "pool_tokens", "y3")
-    traces += _evictions(intervals, at)
-    tokens = [0.66, 1] if slots else [0.4, 1]
-    drawn = sheet(height=520 if slots else 380, barmode="stack", bargap=0, shapes=_tints(intervals))
-    drawn |= {
-        "xaxis": axis(time_title(), type="date", anchor="y"),
-        "yaxis": axis("evictions", domain=[0, 0.2 if slots else 0.3], tickformat=",d", rangemode="tozero", nticks=4),
-        "yaxis3": axis("KV tokens taken", domain=tokens, tickformat=".3~s", rangemode="tozero"),
-    }
+    traces += evictions
+    middle = (1 + low) / 2
+    drawn = sheet(height=260 + 130 * slots + 130 * bool(evictions), barmode="stack", bargap=0, shapes=_tints(intervals))
+    drawn["yaxis3"] = axis(
+        "KV tokens taken", domain=[middle + 0.04 if slots else low, 1], tickformat=".3~s", rangemode="tozero"
+    )
     if slots:
-        drawn["yaxis2"] = axis("slots taken", domain=[0.27, 0.58], tickformat=",d", rangemode="tozero")
+        drawn["yaxis2"] = axis("slots taken", domain=[low, middle - 0.04], tickformat=",d", rangemode="tozero")
+    if evictions:
+        drawn["yaxis"] = axis("evictions", domain=[0, low - 0.07], tickformat=",d", rangemode="tozero", nticks=4)
+    drawn["xaxis"] = axis(time_title(), type="date", anchor="y" if evictions else "y2" if slots else "y3")
     return {"data": traces, "layout": drawn}
 
 
@@ -69,6 +75,7 @@ def _taken(intervals: Sequence[Row], at: Sequence[str], what: str, total: str, a
             **hovering([_interval_hover(row, f"{wording.tokens(row[column])} {what} {name}") for row in intervals]),
         }
         for name, column, colour, dash in lines
+        if any(row[column] is not None for row in intervals)
     ]
 
 
@@ -140,8 +147,8 @@ def while_free(reasons: Sequence[Row]) -> Figure:
     drawn = sheet(height=110 + 40 * len(names), barmode="stack")
     drawn |= {
         "xaxis": axis("evictions", tickformat=",d", rangemode="tozero"),
-        "yaxis": axis("reason", categoryorder="array", categoryarray=names[::-1]),
     }
+    lanes(drawn, "reason", names)
     return {"data": traces, "layout": drawn}
 
 
@@ -155,9 +162,9 @@ def lifetimes(reasons: Sequence[Row]) -> Figure:
         ("idle", "since its last use", COLOURS["hit"]),
     ):
         known = [row for row in reasons if row[f"{kind}_p50_seconds"] is not None]
-        lanes = [plain(f"{row['reason']}, {said}") for row in known]
-        names += lanes
-        for row, lane in zip(known, lanes, strict=True):
+        of = [plain(f"{row['reason']}, {said}") for row in known]
+        names += of
+        for row, lane in zip(known, of, strict=True):
             low, middle, high = (max(row[f"{kind}_p{part}_seconds"], 1e-3) for part in (10, 50, 90))
             said_of = hover(lane, *(f"{part} %: {wording.seconds(row[f'{kind}_p{part}_seconds'])}" for part in (10, 50, 90)))
             traces.append(
@@ -173,9 +180,9 @@ def lifetimes(reasons: Sequence[Row]) -> Figure:
             )
     drawn = sheet(height=90 + 36 * len(names), showlegend=False)
     drawn |= {
-        "xaxis": axis("time until the eviction [s]", type="log", dtick="D2", tickformat="~g"),
-        "yaxis": axis("reason", categoryorder="array", categoryarray=sorted(names, reverse=True)),
+        "xaxis": log_axis("time until the eviction [s]", [x for trace in traces for x in trace["x"]]),
     }
+    lanes(drawn, "reason", sorted(names))
     return {"data": traces, "layout": drawn}
 
 
@@ -206,15 +213,19 @@ def blame(pairs: Sequence[Row], value: str, title: str) -> Figure:
         "hoverongaps": False,
         # One hue, from next to nothing to strong: readable in either theme, and without colour.
         "colorscale": [[0, "rgba(213,94,0,0.08)"], [1, "rgba(213,94,0,1)"]],
-        "colorbar": {"title": {"text": title, "side": "right"}, "thickness": 12, "tickformat": ".3~s"},
+        # From nothing on: where all is alike, or nought, it is not in the middle of the scale.
+        "zmin": 0,
+        "zmax": max([cell for line in cells for cell in line if cell] or [1]),
+        "colorbar": {"title": {"text": title, "side": "right"}, "thickness": 12, "tickformat": ",~r", "nticks": 6},
         "xgap": 2,
         "ygap": 2,
     }
     drawn = sheet(height=150 + 30 * len(evictors))
     drawn |= {
-        "xaxis": axis("lost its place", type="category", tickangle=-40) | _ticks(victims),
-        "yaxis": axis("needed the room", type="category", autorange="reversed") | _ticks(evictors),
+        "xaxis": axis("lost its place", type="category", tickangle=-90) | _ticks(victims),
     }
+    lanes(drawn, "needed the room", [plain(name) for name in evictors])
+    drawn["yaxis"] |= _ticks(evictors)
     return {"data": [heat], "layout": drawn}
 
 

@@ -14,6 +14,7 @@ from turnlens.dashboard.charts.parts import (
     bar,
     hover,
     hovering,
+    lanes,
     plain,
     sheet,
     whole_ticks,
@@ -77,6 +78,7 @@ def prompt_bar(spans: Sequence[Row], prompt_tokens: int | None) -> Figure:
     return {"data": traces, "layout": layout}
 
 
+_NEAR = 1.08  # of the time to the first token: so far it is shown
 # Spans of a turn by the lane that they are drawn in, from the top.
 _LANES = {
     "turn": ("turn", NEUTRAL),
@@ -85,6 +87,7 @@ _LANES = {
     "prefill": ("prefill", COLOURS["computed"]),
     "snapshot.publish": ("publish", "#56B4E9"),
     "snapshot.evict": ("eviction", "#F0E442"),
+    "snapshot.lease": ("lease", "#56B4E9"),
 }
 
 
@@ -92,6 +95,8 @@ def waterfall(spans: Sequence[Row], ttft_seconds: float | None, near: bool = Fal
     """The spans of one turn over time: rows of view waterfall. Spans without a duration are marks. ``near`` shows the time to
     the first token and a little beyond; a long answer would press it into a corner."""
     traces: list[Row] = []
+    if near and ttft_seconds is not None:
+        spans = [span for span in spans if span["start_seconds"] <= ttft_seconds * _NEAR]
     names = [*_LANES, *sorted({span["name"] for span in spans} - set(_LANES))]
     shown: list[str] = []
     for name in names:
@@ -108,13 +113,11 @@ def waterfall(spans: Sequence[Row], ttft_seconds: float | None, near: bool = Fal
         if moments:
             traces.append(_moments(moments, lane, colour))
     layout = sheet(height=90 + 34 * len(shown), barmode="overlay", showlegend=False)
-    layout |= {
-        "xaxis": axis("since the turn's arrival [s]", rangemode="tozero"),
-        "yaxis": axis("span", categoryorder="array", categoryarray=shown[::-1]),
-    }
+    layout["xaxis"] = axis("since the turn's arrival [s]", rangemode="tozero")
+    lanes(layout, "span", shown)
     if ttft_seconds is not None:
         if near:
-            layout["xaxis"]["range"] = [0, ttft_seconds * 1.08]
+            layout["xaxis"]["range"] = [0, ttft_seconds * _NEAR]
         _mark_first_token(layout, ttft_seconds)
     return {"data": traces, "layout": layout}
 
@@ -148,7 +151,7 @@ def _mark_first_token(layout: Row, ttft_seconds: float) -> None:
     layout["shapes"] = [
         {"type": "line", "x0": ttft_seconds, "x1": ttft_seconds, "xref": "x", "y0": 0, "y1": 1, "yref": "paper", "line": line}
     ]
-    layout["annotations"] = [at | {"y": 1, "yanchor": "bottom", "showarrow": False, "text": "first token"}]
+    layout["annotations"].append(at | {"y": 1, "yanchor": "bottom", "showarrow": False, "text": "first token"})
 
 
 def _first_tokens(turns: Sequence[Row]) -> Row:
@@ -232,6 +235,8 @@ def small_multiples(turns: Sequence[Row]) -> Figure:
             tickformat=".3~s",
             rangemode="tozero",
             nticks=4,
+            # Beside the other column there is no room for them.
+            ticklabelposition="inside" if number % _ACROSS else "outside",
         )
         drawn["annotations"].append(_title(_short(of[0]["conversation_id"]), left, high))
         for source in COLOURS:

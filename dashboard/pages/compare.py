@@ -49,6 +49,7 @@ def page(store: Store, chosen: Filters) -> None:
         except QueryError as error:
             st.warning("These two cannot be compared.", icon=":material/warning:")
             st.text(str(error))
+            st.caption("Each side needs a turn: choose longer times, or others to compare.")
             return
     _compared(sides, table.to_pylist(), table)
 
@@ -69,16 +70,23 @@ def _choices(store: Store, kind: str, chosen: Filters) -> list[Row]:
 
 
 def _sides(kind: str, choices: list[Row], chosen: Filters) -> Sides | None:
-    """Two sides by their names, as the address says, else the first two in the order of their beginnings."""
+    """Two sides by their names, as the address says, else the first two of these times in the order of their beginnings."""
     names = [str(row["name"]) for row in choices if row["name"] is not None]
     if len(names) < 2:
         one = f"There is one alone: {names[0]}." if names else "There is none."
         st.info(f"No two {_KINDS[kind]} are here to be compared.", icon=":material/info:")
-        st.text(f"{one} Label a run with TURNLENS_RUN=NAME where the engine is started, or compare two halves of the time.")
+        if chosen.over.run is not None or chosen.over.engine is not None:
+            st.text(f"{one} That may be because the filters leave only one: show all, or compare two halves of the time.")
+        elif kind == "run":
+            st.text(f"{one} Label a run with TURNLENS_RUN=NAME where the engine is started, or compare two halves of the time.")
+        else:
+            st.text(f"{one} Compare two halves of the time.")
         return None
+    within = [str(row["name"]) for row in choices if chosen.automatic or chosen.over.overlaps(row["first_ns"], row["last_ns"])]
+    first, second, *_ = within if len(within) > 1 else names
     picked: list[str] = []
     left, right = st.columns(2)
-    for letter, column, default in (("a", left, names[0]), ("b", right, names[1])):
+    for letter, column, default in (("a", left, first), ("b", right, second)):
         asked = address.read(letter)
         now = asked if asked in names else default
         with column:

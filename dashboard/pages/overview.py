@@ -49,7 +49,12 @@ def _sources(totals: Row, trend: list[Row]) -> None:
         pieces.link_to_list("The incomplete turns", ":material/list:", verdict="incomplete", cause=None)
         return
     left_out = f" Left out: {counted(incomplete, 'incomplete turn')}." if incomplete else ""
-    compared = " Below each share: the later half of the time against the earlier." if trend else ""
+    if not trend:
+        compared = " Whether it gets worse is said of one run: choose one."
+    elif any(row["difference"] is not None for row in trend):
+        compared = " Below each share: the later half of the time against the earlier."
+    else:
+        compared = ""
     tokens, turns = counted(totals["prompt_tokens"], "prompt token"), counted(totals["complete_turns"], "complete turn")
     st.caption(f"{tokens} of {turns}.{left_out}{compared}")
     pieces.source_figures(totals["sources"], trend)
@@ -105,7 +110,7 @@ def _causes(store: Store, chosen: Filters) -> None:
             "have saved."
         )
     else:
-        st.text("How much time was lost is not known: there are no hits to compare with. The tokens:")
+        st.text(f"How much time was lost is not known. {report_text.unknown(rows)} The tokens:".replace("  ", " "))
         pieces.table(table, columns.LOST, "lost-tokens")
 
 

@@ -19,8 +19,12 @@ def page(store: Store, chosen: Filters) -> None:
     """The whole page."""
     starts = frames.within(store, ("engine_starts",), chosen.over)["engine_starts"]
     if not starts.num_rows:
-        st.info("Nothing is known of any engine's slots or memory here.", icon=":material/filter_alt_off:")
-        st.text("Turns, or what an engine says is free, tell of them: `turnlens serve --scrape NAME=http://HOST:PORT/metrics`.")
+        if chosen.last_ns is None:
+            pieces.no_turns(store)
+            st.text("Or let a collector read what an engine says is free:")
+            st.code("turnlens serve --scrape NAME=http://HOST:PORT/metrics", language=None, wrap_lines=True)
+        else:
+            st.info("Nothing is known of any engine's slots or memory in these times.", icon=":material/filter_alt_off:")
         return
     pieces.table(starts, columns.STARTS, "starts")
     start = choose(starts.to_pylist(), _named)["resource_id"]
@@ -67,14 +71,15 @@ def _evicted(reasons: list[Row]) -> None:
 
 
 def _blame(store: Store, chosen: Filters, bounds: Row, *, several: bool) -> None:
-    of = {"most": PAIRS, "the_start": bounds["resource_id"]}
+    value = str(st.session_state.get("blame-of") or "lost_seconds")
+    of = {"most": PAIRS, "the_start": bounds["resource_id"], "by_what": value}
     table = frames.within(store, ("blame_of_conversations",), chosen.over, **of)["blame_of_conversations"]
     pairs: list[Row] = table.to_pylist()
     if not pairs:
         return
     st.subheader("Who took whose place")
-    st.caption(f"Of {counted(pairs[0]['of_pairs'], 'pair')} of conversations these cost the most.")
-    value = st.segmented_control(
+    st.caption(f"Of {counted(pairs[0]['of_pairs'], 'pair')} of conversations those with the most {_VALUES[value]}.")
+    st.segmented_control(
         "Show", list(_VALUES), default="lost_seconds", required=True, key="blame-of", format_func=_VALUES.__getitem__
     )
     pieces.chart(slots.blame(pairs, value, _VALUES[value]), "blame", "Who evicted whom: evictors down, victims across.")

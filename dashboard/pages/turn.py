@@ -38,6 +38,9 @@ def page() -> None:
     )
     with stores.opened() as store:
         frame.whose(store)
+        if asked is None and frames.rows(store, "range_facts")[0]["first_ns"] is None:
+            pieces.no_turns(store)
+            return
         if asked is None:
             st.info("Name a turn above, or choose one from the list.", icon=":material/info:")
             pieces.link_to_list("Conversations and turns", ":material/stacked_bar_chart:")

@@ -21,11 +21,12 @@ from turnlens.queries.words import counted
 def page(store: Store, chosen: Filters) -> None:
     """The whole page."""
     over = chosen.over
-    replayed = {row["resource_id"]: row for row in stream.engines(store)}
+    replayed = {row["resource_id"]: row for row in stream.engines(store, over.conversation)}
     starts = frames.within(store, ("engine_starts",), over.shared)["engine_starts"].to_pylist()
     starts = [row for row in starts if row["resource_id"] in replayed]
     if not starts:
-        st.info("No engine start here has turns that ended: there is nothing to replay.", icon=":material/filter_alt_off:")
+        of = "" if over.conversation is None else " of this conversation"
+        st.info(f"No engine start here has turns{of} that ended: there is nothing to replay.", icon=":material/filter_alt_off:")
         return
     start = replayed[choose(starts, lambda row: _named(replayed[row["resource_id"]]), "replay")["resource_id"]]
     if len(starts) == 1:

@@ -1,4 +1,5 @@
--- Who evicted whom from the device in a range: one row a pair of conversations of one engine start, the costliest first. The rows
+-- Who evicted whom from the device in a range: one row a pair of conversations of one engine start, the costliest first,
+-- or those with the most of ``by_what``. The rows
 -- add up to all evictions of the range; where nobody needed the room (a lease ran out, a request asked for it), the evictor is
 -- null, and where the publish is not in the store, the victim. A turn that lost to several pairs counts in each.
 --
@@ -29,7 +30,7 @@
 --   of_pairs BIGINT -- pairs there are, shown or not
 --   of_evictions BIGINT -- evictions of all pairs
 --   of_lost_seconds DOUBLE -- lost seconds of all pairs; null where none is known, 0 where nobody came back [s]
-create or replace macro blame_of_conversations(the_engine, the_run, since, until, most, the_start := null) as table
+create or replace macro blame_of_conversations(the_engine, the_run, since, until, most, the_start := null, by_what := null) as table
 select
   evictor_conversation,
   victim_conversation,
@@ -55,6 +56,12 @@ from _blame(the_engine, the_run, since, until)
 where the_start is null or resource_id = the_start
 group by evictor_conversation, victim_conversation, evictor_tenant, victim_tenant, engine, replica, runs, resource_id
 order by
+  case coalesce(by_what, 'lost_seconds')
+    when 'lost_seconds' then 0
+    when 'evictions' then count(*)
+    when 'tokens_evicted' then coalesce(sum(tokens), 0)
+    else error('Pairs are not ordered by ' || by_what || ': lost_seconds, evictions or tokens_evicted.')
+  end desc,
   coalesce(sum(lost_seconds), 0) desc,
   coalesce(sum(recomputed_tokens), 0) + coalesce(sum(restored_tokens), 0) desc,
   evictions desc,

@@ -1,4 +1,4 @@
--- What can be compared: one row a run, version or engine that served turns, whichever ``names_of`` asks for; with null one row for all.
+-- What can be compared, in the order of their beginnings: one row a run, version or engine that served turns, whichever ``names_of`` asks for; with null one row for all.
 --
 -- Example: from compare_choices('version', null, null)
 --
@@ -18,4 +18,4 @@ select name, count(*) as turns, min(start_ns) as first_ns, max(start_ns) as last
 from named
 where names_of is null or name is not null
 group by name
-order by name;
+order by first_ns, name;

@@ -1,4 +1,5 @@
--- Engine starts whose reference stream can be replayed, those with the most turns first: what each engine had, and when it ran.
+-- Engine starts whose reference stream can be replayed, those with the most turns first: what each engine had, and when it ran. With a
+-- conversation those that served it.
 --
 -- Example: from reference_engines()
 --
@@ -14,7 +15,7 @@
 --   turns BIGINT -- turns that ended
 --   first_ns BIGINT -- arrival of the first [ns]
 --   last_ns BIGINT -- arrival of the last [ns]
-create or replace macro reference_engines() as table
+create or replace macro reference_engines(the_conversation := null) as table
 select
   r.resource_id,
   r.engine,
@@ -30,5 +31,6 @@ select
 from _turn_facts as t
 join resources as r using (resource_id)
 where t.end_ns is not null
+  and (the_conversation is null or t.resource_id in (select resource_id from _turn_facts where conversation_id = the_conversation))
 group by all
 order by turns desc, first_ns, resource_id;

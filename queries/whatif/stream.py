@@ -115,9 +115,10 @@ class Stream:
         return min(found, most if self.finds_whole else most // self.unit_tokens * self.unit_tokens) if found > most else found
 
 
-def engines(store: Store) -> list[Row]:
-    """The engine starts of a store, the one with the most turns first: the rows of macro ``reference_engines``."""
-    return store.query("from reference_engines()").to_pylist()
+def engines(store: Store, conversation: str | None = None) -> list[Row]:
+    """The engine starts of a store, or those that served a conversation, the one with the most turns first: the rows of macro
+    ``reference_engines``."""
+    return store.query("from reference_engines(?)", [conversation]).to_pylist()
 
 
 def name_of(engine: Row) -> str:

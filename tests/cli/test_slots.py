@@ -60,7 +60,7 @@ def test_nothing_to_say(tmp_path: Path) -> None:
     assert run("blame", "--store", path).output == "Nothing was evicted from the device in that range.\n"
     assert run("slots", "--store", path).output.startswith(
         "test/r0: neither slots nor a pool of tokens are known\n"
-        "  Unknown in all 3 intervals (1.0 s): nothing says what was free.\n"
+        "  Unknown in all 3 intervals of 1.0 s: nothing says what was free.\n"
         "  Nothing was evicted from the device.\n"
         "  Samples and events cannot be compared: there are not both.\n"
     )

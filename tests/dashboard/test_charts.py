@@ -45,8 +45,9 @@ def test_lasting_spans_are_bars_and_moments_are_marks() -> None:
     figure = charts.waterfall(
         [
             span("turn", 0.0, 2.0),
-            span("snapshot.publish", 1.5, 0.0, tokens=1_600, outcome="skipped", reason="busy"),
-            span("snapshot.publish", 1.6, 0.2),
+            span("snapshot.publish", 0.5, 0.0, tokens=1_600, outcome="skipped", reason="busy"),
+            span("snapshot.publish", 0.6, 0.2),
+            span("snapshot.lease", 1.5, 0.2),
             span("snapshot.evict", 0.1, None, tier="device"),
             span("<i>custom</i>", 0.3, 0.4),
         ],
@@ -57,16 +58,18 @@ def test_lasting_spans_are_bars_and_moments_are_marks() -> None:
     assert drawn == [
         ("bar", ["turn"], [2.0]),
         ("bar", ["publish"], [0.2]),
-        ("scatter", ["publish"], [1.5]),
+        ("scatter", ["publish"], [0.5]),
         ("scatter", ["eviction"], [0.1]),
         ("bar", ["&lt;i&gt;custom&lt;/i&gt;"], [0.4]),
     ]
     assert (
-        figure["data"][2]["customdata"][0][1] == "snapshot.publish<br>after 1.5 s, took 0 ms<br>1,600 tokens<br>skipped, busy"
+        figure["data"][2]["customdata"][0][1] == "snapshot.publish<br>after 500 ms, took 0 ms<br>1,600 tokens<br>skipped, busy"
     )
     assert figure["data"][3]["customdata"][0][1] == "snapshot.evict<br>after 100 ms, took unknown<br>tier device"
     assert figure["layout"]["xaxis"]["range"] == [0, 1.08]
-    assert figure["layout"]["annotations"][0]["text"] == "first token"
+    # The lease began after what is shown.
+    assert figure["layout"]["yaxis"]["categoryarray"][::-1] == ["turn", "publish", "eviction", "&lt;i&gt;custom&lt;/i&gt;"]
+    assert [said["text"] for said in figure["layout"]["annotations"]] == ["span", "first token"]
 
 
 def test_a_prompt_of_unknown_length_has_no_end() -> None:

@@ -208,11 +208,52 @@ def test_a_conversation_that_comes_in_two_runs(open_app: Callable, tmp_path: Pat
     assert [point[0] for point in strip["first token"]["customdata"]] == ["A0", "A1"]
 
 
-def test_the_trend_is_of_one_run(open_app: Callable, mixed_file: Path) -> None:
-    both, one = open_app(mixed_file).at(), open_app(mixed_file).at(run="r1")
-    assert {item.delta for item in both.page.metric} == {""}
-    assert "Below each share" not in str([item.value for item in both.page.caption])
-    assert "Below each share" in str([item.value for item in one.page.caption])
+def test_the_trend_is_of_one_run_and_of_two_turns(open_app: Callable, tmp_path: Path) -> None:
+    story = scenes.Story()
+    for name, run in (("a-1", "A"), ("a-2", "A"), ("b-1", "B")):
+        story.turn(name, name, 1_600, run=run)
+    file = scenes.file_store(tmp_path / "runs.duckdb", story.spans())
+
+    def said(**address: str) -> tuple[set[str], str]:
+        app = open_app(file).at(**address)
+        (caption,) = [item.value for item in app.page.caption if "prompt token" in item.value]
+        return {item.delta for item in app.page.metric}, caption.partition(".")[2]
+
+    assert said() == ({""}, " Whether it gets worse is said of one run: choose one.")
+    assert said(run="A") == ({"+0.0 points"}, " Below each share: the later half of the time against the earlier.")
+    assert said(run="B") == ({""}, "")
+
+
+def test_from_and_to_stay_as_they_are_until_others_are_chosen(open_app: Callable, agents_file: Path) -> None:
+    """The boxes have whole minutes, an address has seconds: 14:13:25 to 14:13:33 UTC."""
+    between = {"since": "2026-09-21T14:13:25Z", "until": "2026-09-21T14:13:33Z"}
+    app = open_app(agents_file).at(**between)
+    shown = [item.value for item in app.page.caption if "complete turn" in item.value]
+    assert [str(app.page.datetime_input(f"filter-{name}").value) for name in between] == [
+        "2026-09-21 14:13:00",
+        "2026-09-21 14:14:00",
+    ]
+    app.again()
+    assert app.page.query_params == between
+    assert [item.value for item in app.page.caption if "complete turn" in item.value] == shown
+    app.page.selectbox("filter-time").select("1h")
+    assert app.again().page.query_params == {"last": "1h"}
+
+
+def test_of_a_conversation_the_engine_starts_that_served_it_are_replayed(open_app: Callable, tmp_path: Path) -> None:
+    stories = [scenes.Story(engine=engine, ids=RandomIdGenerator()) for engine in ("first", "second")]
+    for number, story in enumerate(stories):
+        story.now = 60.0 * number
+        story.turn(f"{number}-1", f"c{number}", 1_600)
+        story.turn(f"{number}-2", f"c{number}", 2_000, hit=1_600)
+    app = open_app(scenes.file_store(tmp_path / "two.duckdb", [span for story in stories for span in story.spans()]))
+    app.at("whatif", conversation="c0")
+    assert "first/r0, 2 turns" in app.texts()
+    assert {row["seen_tokens"] for row in app.table(0)} == {1_600}
+    app.at("whatif", conversation="nobody")
+    assert [item.value for item in app.page.info] == [
+        "No engine start here has turns of this conversation that ended: there is nothing to replay."
+    ]
 
 
 def test_filters_go_along_from_page_to_page(open_app: Callable, mixed_file: Path) -> None:
@@ -260,7 +301,8 @@ def test_what_passes_between_is_chosen(open_app: Callable, agents_file: Path) ->
 
 def test_nothing_is_known_of_slots(open_app: Callable, tmp_path: Path) -> None:
     app = open_app(scenes.file_store(tmp_path / "empty.duckdb", [])).at("slots")
-    assert [item.value for item in app.page.info] == ["Nothing is known of any engine's slots or memory here."]
+    assert [item.value for item in app.page.info] == ["No turn has arrived in this store yet."]
+    assert "turnlens serve --scrape NAME=http://HOST:PORT/metrics" in [item.value for item in app.page.code]
 
 
 def test_gauges_alone(open_app: Callable, tmp_path: Path) -> None:
@@ -281,7 +323,7 @@ def test_gauges_alone(open_app: Callable, tmp_path: Path) -> None:
     # A sample every five seconds, in intervals of one.
     assert (
         app.texts()[0]
-        == "Unknown in 8 of 11 intervals (1.0 s), slot-bound in 3. At the end slots are the limit, memory is not."
+        == "Unknown in 8 of 11 intervals of 1.0 s, slot-bound in 3. At the end slots are the limit, memory is not."
     )
     assert headers(app) == ["How full they were"]
 

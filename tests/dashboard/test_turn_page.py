@@ -63,12 +63,13 @@ def test_the_prompt_is_drawn_in_its_ranges(open_app: Callable, agents_file: Path
 def test_the_waterfall_has_a_lane_a_kind_of_span(open_app: Callable, agents_file: Path) -> None:
     app = open_app(agents_file).at("turn", turn="b-2")
     _, _, near = app.charts()
-    assert near["layout"]["yaxis"]["categoryarray"] == ["eviction", "publish", "prefill", "queue", "turn"]
+    assert near["layout"]["yaxis"]["categoryarray"] == ["eviction", "prefill", "queue", "turn"]
     evictions = near["data"][-1]
     assert (evictions["type"], evictions["mode"], evictions["x"]) == ("scatter", "markers", [0.05])
     assert near["layout"]["xaxis"]["range"][0] == 0
     app.page.segmented_control("span").select("the whole turn")
     _, _, whole = app.again().charts()
+    assert whole["layout"]["yaxis"]["categoryarray"] == ["eviction", "publish", "prefill", "queue", "turn"]
     assert "range" not in whole["layout"]["xaxis"]
 
 

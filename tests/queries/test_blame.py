@@ -6,6 +6,8 @@ import pytest
 from memory_store import MemoryStore, Scene
 from scenes import store_of
 
+from turnlens.queries.errors import QueryError
+
 SHOWN = (
     "evictions, slot_evictions, memory_evictions, tokens_evicted, losing_turns, recomputed_tokens, restored_tokens, lost_seconds, "
     "unpriced_turns, of_pairs, of_evictions, of_lost_seconds"
@@ -82,3 +84,31 @@ def test_a_range_is_that_of_the_evictions() -> None:
     rows = store.rows("select evictor_turn, lost_seconds from blame_of_turns('test', null, null, ?, 20)", [until])
     assert rows == [{"evictor_turn": "b-1", "lost_seconds": pytest.approx(2.0)}]
     assert store.rows("from blame_of_turns('other', null, null, null, 20)") == []
+
+
+def test_pairs_by_what_they_have_most_of() -> None:
+    """c took b's place three times, of 16 tokens each, and nobody came back; b took a's once, and a lost 6 s: what costs the most
+    is not what happens most often."""
+    scene = two_evictors()
+    for number in range(3):
+        start = 40.0 + 5 * number
+        taker = scene.serve(f"c-{number}", "c", 40, [f"c{number}"], start)
+        scene.serve(f"b-{number + 2}", "b", 16, [f"b{number + 2}"], start - 2, publish=[f"b{number + 2}"])
+        scene.recorder.evicted([f"b{number + 2}"], 16, reason="memory", for_turn=taker, at_ns=scene.at(start + 0.05))
+    store = scene.store()
+
+    def first(by_what: str | None) -> dict[str, Any]:
+        (row,) = store.rows(
+            "select evictor_conversation, victim_conversation, evictions, tokens_evicted, lost_seconds "
+            "from blame_of_conversations(null, null, null, null, 1, null, ?)",
+            [by_what],
+        )
+        return row
+
+    assert first("lost_seconds") == first(None)
+    assert (first(None)["evictor_conversation"], first(None)["lost_seconds"]) == (None, pytest.approx(4.0, abs=0.1))
+    most = first("evictions")
+    assert (most["evictor_conversation"], most["victim_conversation"], most["evictions"]) == ("c", "b", 3)
+    assert first("tokens_evicted")["tokens_evicted"] == 64
+    with pytest.raises(QueryError, match="Pairs are not ordered by cost: lost_seconds, evictions or tokens_evicted"):
+        first("cost")

@@ -27,7 +27,7 @@ BY_HAND: list[Question] = [
     *(("from conversation_of(?)", [name]) for name in ("chat-3", "derived:u-1")),
     ("from compare('run', '8 slots', '16 slots', null, null, null, null, null, null)", []),
     ("from compare_choices('run', null, null)", []),
-    ("from reference_engines()", []),
+    ("from reference_engines(?)", [None]),
     ("from totals_by_verdict()", []),
 ]
 
