@@ -140,9 +140,7 @@ def _advice(advice: Sequence[Advice]) -> str:
 
 def _slots(store: Store, over: Range) -> list[str]:
     """Slots and memory of the engine starts with the most evictions, and how much may come between."""
-    found = frames.within(
-        store, ("bounds_in", "occupancy_in", "evictions_by_reason", "retention_curve", "retention_half"), over, axis="publishes"
-    )
+    found = frames.within(store, ("bounds_in", "occupancy_in", "evictions_by_reason"), over)
     evictions = found["evictions_by_reason"].to_pylist()
     starts = sorted(
         found["bounds_in"].to_pylist(),
@@ -155,13 +153,21 @@ def _slots(store: Store, over: Range) -> list[str]:
         said += [
             _chart(f"Slots and memory: {occupancies.who(row)}", slots.occupancy(intervals)),
             _pre("\n".join(occupancies.sentences(row, reasons, next_step=False))),
+            *_retention(store, over, row),
         ]
-    curve, (half,) = found["retention_curve"].to_pylist(), found["retention_half"].to_pylist()
-    if curve:
-        what = histories.AXES["publishes"]
-        said += [_chart("How much may come between", slots.retention(curve, what, half["gone_from"]))]
-        said += [_pre(histories.retained(curve, half, what))]
     return said
+
+
+def _retention(store: Store, over: Range, start: Row) -> list[str]:
+    """How much may come between on one engine start."""
+    of = {"axis": "publishes", "the_start": start["resource_id"]}
+    found = frames.within(store, ("retention_curve", "retention_half"), over, **of)
+    curve, (half,) = found["retention_curve"].to_pylist(), found["retention_half"].to_pylist()
+    if not curve:
+        return []
+    what = histories.AXES["publishes"]
+    title = f"How much may come between: {occupancies.who(start)}"
+    return [_chart(title, slots.retention(curve, what, half["gone_from"])), _pre(histories.retained(curve, half, what))]
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
