@@ -95,6 +95,11 @@ def said(chosen: Filters) -> str:
     return " · ".join(parts)
 
 
+def name() -> str:
+    """The filters as the address has them: a table of other rows is another table, and one of the same rows later is not."""
+    return "&".join(f"{name}={value}" for name in NAMES if (value := address.read(name)))
+
+
 def clear() -> None:
     """Take every filter out of the address."""
     address.write(**dict.fromkeys((*NAMES, *_VOID)))
