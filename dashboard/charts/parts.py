@@ -106,12 +106,14 @@ def lanes(drawn: Row, title: str, names: Sequence[str], **more: Any) -> None:
         tickvals=each,
         ticktext=["<br>".join(map(plain, wrap(unescape(name), _LANE, break_on_hyphens=False))) for name in each],
     )
+    # Room for the title, where names are shorter.
+    drawn["margin"] = {**drawn["margin"], "l": max(drawn["margin"]["l"], 14 + 7 * len(title))}
     at = {"x": 0, "y": 1, "xref": "paper", "yref": "paper", "xanchor": "right", "yanchor": "bottom", "xshift": -6}
     drawn.setdefault("annotations", []).append(at | {"text": title, "showarrow": False, "font": {"size": 12}})
 
 
 def whole_ticks(count: int) -> Row:
-    """For an axis of numbers of turns."""
+    """For an axis of small whole numbers, up to ``count``."""
     # Plotly would label 1, 1.5, 2 on a short axis.
     return {"tickmode": "linear", "tick0": 1, "dtick": 1} if count <= 12 else {}
 

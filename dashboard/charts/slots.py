@@ -19,13 +19,14 @@ from turnlens.dashboard.charts.parts import (
     plain,
     sheet,
     time_title,
+    whole_ticks,
 )
 from turnlens.queries.words import counted
 
 # Which was short: the tints behind the chart of occupancy. Evictions wear the strong colour of their reason.
 _BOUND = {"slot-bound": "#D55E00", "memory-bound": "#0072B2"}
 _REASONS = {"slots": "#D55E00", "memory": "#0072B2"}
-_OTHER = "#8A8F98"
+_FEW = 4  # so many are labelled one by one
 
 
 def occupancy(intervals: Sequence[Row]) -> Figure:
@@ -49,7 +50,9 @@ def occupancy(intervals: Sequence[Row]) -> Figure:
     if slots:
         drawn["yaxis2"] = axis("slots taken", domain=[low, middle - 0.04], tickformat=",d", rangemode="tozero")
     if evictions:
+        most = max(row["slot_evictions"] + row["memory_evictions"] for row in intervals)
         drawn["yaxis"] = axis("evictions", domain=[0, low - 0.07], tickformat=",d", rangemode="tozero", nticks=4)
+        drawn["yaxis"] |= whole_ticks(most) if most <= _FEW else {}
     drawn["xaxis"] = axis(time_title(), type="date", anchor="y" if evictions else "y2" if slots else "y3")
     return {"data": traces, "layout": drawn}
 
@@ -144,9 +147,9 @@ def while_free(reasons: Sequence[Row]) -> Figure:
         for name, colour, value in parts
         if any(row[value] for row in reasons)
     ]
-    drawn = sheet(height=110 + 40 * len(names), barmode="stack")
+    drawn = sheet(height=110 + 40 * len(names), barmode="stack", showlegend=True)
     drawn |= {
-        "xaxis": axis("evictions", tickformat=",d", rangemode="tozero"),
+        "xaxis": axis("evictions", tickformat=",d", rangemode="tozero") | whole_ticks(max(row["evictions"] for row in reasons)),
     }
     lanes(drawn, "reason", names)
     return {"data": traces, "layout": drawn}
