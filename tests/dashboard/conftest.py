@@ -81,3 +81,13 @@ def agents_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def hostile_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The store of the scene ``hostile``; tests only read it."""
     return scenes.file_store(tmp_path_factory.mktemp("hostile") / "hostile.duckdb", scenes.hostile())
+
+
+@pytest.fixture(scope="session")
+def mixed_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two turns that differ in everything that can be chosen, an hour apart."""
+    story = scenes.Story()
+    story.turn("x-1", "one", 1_600, model="m1", tenant="t1", run="r1")
+    story.now += 3_600
+    story.turn("y-1", "two", 3_200, model="m2", tenant="t2", run="r2")
+    return scenes.file_store(tmp_path_factory.mktemp("mixed") / "mixed.duckdb", story.spans())
