@@ -95,9 +95,9 @@ def said(chosen: Filters) -> str:
     return " · ".join(parts)
 
 
-def name() -> str:
-    """The filters as the address has them: a table of other rows is another table, and one of the same rows later is not."""
-    return "&".join(f"{name}={value}" for name in NAMES if (value := address.read(name)))
+def key() -> str:
+    """For the keys of tables: one of other rows is another table, and one of the same filters later, with new turns, is not."""
+    return str(hash(tuple(address.read(name) for name in NAMES)))
 
 
 def clear() -> None:

@@ -126,11 +126,13 @@ def run(
             raise QueryError(reason(error)) from error
     if table.num_rows > rows:
         raise QueryError(f"The result has more than {rows:,} rows: add a LIMIT, or aggregate in SQL.")
+    if table.nbytes > BYTES:
+        raise QueryError(f"The result has more than {BYTES >> 20:,} MiB: ask for less, or aggregate in SQL.")
     return table
 
 
 def _read(result: duckdb.DuckDBPyRelation, rows: int) -> pa.Table:
-    """All of a result, or a little more than so many rows: a LIMIT around a small query takes a fifth of its time."""
+    """All of a result, or a little more than so many rows or bytes: a LIMIT around a small query takes a fifth of its time."""
     reader = result.to_arrow_reader(_BATCH_ROWS)
     batches: list[pa.RecordBatch] = []
     count = size = 0
@@ -138,10 +140,8 @@ def _read(result: duckdb.DuckDBPyRelation, rows: int) -> pa.Table:
         batches.append(batch)
         count += batch.num_rows
         size += batch.nbytes
-        if count > rows:
+        if count > rows or size > BYTES:
             break
-        if size > BYTES:
-            raise QueryError(f"The result has more than {BYTES >> 20:,} MiB: ask for less, or aggregate in SQL.")
     return pa.Table.from_batches(batches, reader.schema)
 
 

@@ -235,8 +235,6 @@ def small_multiples(turns: Sequence[Row]) -> Figure:
             tickformat=".3~s",
             rangemode="tozero",
             nticks=4,
-            # Beside the other column there is no room for them.
-            ticklabelposition="inside" if number % _ACROSS else "outside",
         )
         drawn["annotations"].append(_title(_short(of[0]["conversation_id"]), left, high))
         for source in COLOURS:
@@ -262,11 +260,12 @@ _NAME = 40
 
 
 def _cell(number: int, down: int) -> tuple[float, float, float, float]:
-    """Where the number-th small chart stands, in parts of the whole: from low to high, from left to right."""
+    """Where the number-th small chart stands, in parts of the whole: from low to high, from left to right. Between the columns
+    there is room for numbers on a narrow page, too."""
     row, column = divmod(number, _ACROSS)
     low, high = 1 - (row + 1) / down, 1 - row / down
     left, right = column / _ACROSS, (column + 1) / _ACROSS
-    return low + 0.3 / down, high - 0.18 / down, left + (0.04 if column else 0), right - (0 if column else 0.02)
+    return low + 0.3 / down, high - 0.18 / down, left + (0.08 if column else 0), right - (0 if column else 0.02)
 
 
 def _title(text: str, x: float, y: float) -> Row:

@@ -89,7 +89,7 @@ def _turns(store: Store, chosen: Filters, totals: Row) -> None:
     st.caption(
         f"{counted(totals['turns'], 'turn')}, the latest first, in tokens and seconds. A click on a cell opens the turn."
     )
-    row = pieces.clicked_row(table, columns.turns(), f"turns-{number}-{hash(filters.name())}", table.to_pylist())
+    row = pieces.clicked_row(table, columns.turns(), f"turns-{number}-{filters.key()}", table.to_pylist())
     _pages("page", number, totals["pages"])
     if row is not None:
         pieces.go_to_turn(row["ask"])
@@ -129,7 +129,7 @@ def _conversations(store: Store, chosen: Filters) -> None:
     st.caption(f"{many}. A click on a cell chooses one.")
     table = found["conversations_page"]
     row = pieces.clicked_row(
-        table, columns.conversations(), f"conversations-{number}-{order}-{hash(filters.name())}", table.to_pylist()
+        table, columns.conversations(), f"conversations-{number}-{order}-{filters.key()}", table.to_pylist()
     )
     _pages("conversations", number, there["pages"])
     if row is not None:

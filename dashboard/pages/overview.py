@@ -110,7 +110,7 @@ def _causes(store: Store, chosen: Filters) -> None:
             "have saved."
         )
     else:
-        st.text(f"How much time was lost is not known. {report_text.unknown(rows)} The tokens:".replace("  ", " "))
+        st.text("How much time was lost is not known. The tokens:")
         pieces.table(table, columns.LOST, "lost-tokens")
 
 

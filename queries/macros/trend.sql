@@ -1,6 +1,6 @@
 -- Whether it gets better or worse: figures of the complete turns of a range, of the earlier and of the later half of its time, from
--- the first turn to the last. The
--- difference has no interval; ``compare`` of two times has. Without rows where the turns are of several runs: those are no trend.
+-- the first turn to the last. The difference has no interval; ``compare`` of two times has. Without rows where the turns are of
+-- several runs: those are no trend.
 --
 -- Example: from trend(null, null, null, null)
 --

@@ -16,6 +16,7 @@ from scenario_store import play
 from scenes import chain as blocks
 from sides import store_of_two
 
+from turnlens.dashboard import compare_text
 from turnlens.dashboard.explain_text import render
 from turnlens.queries import comparing
 from turnlens.queries.comparing import Condition
@@ -178,6 +179,9 @@ def test_what_nobody_knows_is_no_nought() -> None:
         assert (found[figure]["a"], found[figure]["turns_a"], found[figure]["differs"]) == (None, 0, None), figure
     assert found["recomputed_ratio"]["b"] == pytest.approx(0.48)
     assert found["untold_ratio"]["a"] == pytest.approx(1 - 12 * 100 / sum(1_000 + 200 * number for number in range(12)))
+    # Where nothing can be told, nobody says that nothing differs.
+    untold = [row | {"difference": None, "low": None, "high": None, "differs": None} for row in found.values()]
+    assert compare_text.sentences(untold)[0] == "Whether anything differs cannot be told."
     explained = render(explain(store, "u3"))
     assert "What it cost" not in explained
 
