@@ -265,7 +265,7 @@ def _cell(number: int, down: int) -> tuple[float, float, float, float]:
     row, column = divmod(number, _ACROSS)
     low, high = 1 - (row + 1) / down, 1 - row / down
     left, right = column / _ACROSS, (column + 1) / _ACROSS
-    return low + 0.3 / down, high - 0.18 / down, left + (0.08 if column else 0), right - (0 if column else 0.02)
+    return low + 0.3 / down, high - 0.18 / down, left + (0.1 if column else 0), right - (0 if column else 0.02)
 
 
 def _title(text: str, x: float, y: float) -> Row:
